@@ -133,6 +133,7 @@ def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
         arguments, tuple(task.name for task in tasks), environ, gpus
     )
     settings = run_settings.with_prices(preflight.check_models(settings, environ, Path.cwd()))
+    settings = preflight.check_import_paths(settings, tasks, arguments.run_dir)
     preflight.check_replayed(settings, tasks)
     preflight.check_device(settings, gpus)
     preflight.check_sandbox(settings, environ)

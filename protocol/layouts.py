@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from protocol.frozen_struct import Value
@@ -42,11 +43,12 @@ class Leaf(Value, frozen=True, kw_only=True, tag="tensor"):
 
 
 class Nest(Value, frozen=True, kw_only=True, tag="nest"):
-    """A list, tuple or dict of layouts."""
+    """A list, tuple, dict, dataclass or named tuple of layouts."""
 
-    kind: Literal["list", "tuple", "dict"]
+    kind: Literal["list", "tuple", "dict", "dataclass", "namedtuple"]
     items: tuple[Layout, ...]
-    keys: tuple[str, ...] = ()  # of a dict, in its order
+    keys: tuple[str, ...] = ()  # of a dict, in its order; the fields of a record
+    type_name: str = ""  # of a dataclass or named tuple: "module:Class"
 
 
 class Plain(Value, frozen=True, kw_only=True, tag="plain"):
@@ -63,6 +65,15 @@ class Other(Value, frozen=True, kw_only=True, tag="other"):
 
 
 Layout: TypeAlias = Leaf | Nest | Plain | Other
+
+
+def tensors_of(layout: Layout) -> Iterator[Leaf]:
+    """Yield the tensors of a layout, in order."""
+    if isinstance(layout, Leaf):
+        yield layout
+    elif isinstance(layout, Nest):
+        for item in layout.items:
+            yield from tensors_of(item)
 
 
 def describe(layout: Layout) -> str:

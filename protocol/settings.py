@@ -105,6 +105,8 @@ class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
     # Which correct candidates are run under profilers; a crash is located unless it is "none".
     profile: ProfileWhen = "contenders"
+    # Folders of the user's packages that the tasks import: children may read them.
+    import_paths: tuple[str, ...] = ()
 
 
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own

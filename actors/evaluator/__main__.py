@@ -82,6 +82,13 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--backward", action="store_true", help="judge forward and backward, as one call"
     )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with a package that the task imports; candidates can read it",
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
@@ -164,6 +171,7 @@ def main() -> int:
         precision=arguments.precision,
         require_custom_kernel=arguments.require_custom_kernel,
         baselines=arguments.baselines,
+        import_paths=tuple(arguments.import_path),
     )
     options = judge_cli.JudgeOptions(
         task=arguments.task,

@@ -74,7 +74,7 @@ class Judge:
         self._rules = rules
         store = store_of_user(os.environ)
         confinements = ConfinementFactory(
-            device, limits, hide, store if store.make_folders() else None
+            device, limits, hide, store if store.make_folders() else None, rules.import_paths
         )
         builder = Builder(confinements, limits, log_line)
         self.session = DeviceSession(

@@ -19,6 +19,7 @@ from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
 from actors.evaluator.variant_race import RaceResult
 from actors.exit_status import ExitStatus
+from actors.import_paths import ImportPathError, checked_import_paths
 from actors.release.composition import drop_in_source
 from actors.task_cases import TaskCasesError, read_options, with_options
 from actors.task_imports import TaskImportError, task_imports
@@ -126,12 +127,19 @@ def judge_files(options: JudgeOptions) -> int:
     task = read_task(
         options.task, options.device, options.shapes, options.dtypes, backward=options.backward
     )
+    rules = options.rules
+    try:
+        import_paths = checked_import_paths(
+            rules.import_paths, {task.name: (task.source, *task.modules.values())}
+        )
+    except ImportPathError as error:
+        raise InputFileError(str(error)) from error
     sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
         options.device,
         options.limits,
         scratch.scratch_for_process(),
-        rules=options.rules,
+        rules=msgspec.structs.replace(rules, import_paths=import_paths),
         min_level=options.min_level,
         log_line=_progress,
     )

@@ -1,8 +1,10 @@
 """The page of the judge's figures, docs/judge.md: one run of one commit.
 
-    python -m scripts.benchmarks.judge_page [--device cpu|cuda] [--part NAME …] > docs/judge.md
+    python -m scripts.benchmarks.judge_page [--device cpu|cuda] [--brief] [--part NAME …]
+        [--commit TEXT] > docs/judge.md
 
-It runs the commands that measure the judge, one after the other, and prints what they print.
+It runs the commands that measure the judge, one after the other, and prints what they print: on a
+card in less than 400 seconds, or with --brief, which takes fewer kernels, in less than 100.
 Nothing is selected or corrected by hand.
 """
 
@@ -15,36 +17,68 @@ import time
 
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
+from protocol.values import Value
 from scripts.benchmarks.machine_info import machine
 
+
+class Part(Value, frozen=True, kw_only=True):
+    """One command of the page."""
+
+    title: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    on_card_s: float  # the most seconds on a card
+    # With --brief: other arguments on a card, and the most seconds; None: the part is left out.
+    brief: tuple[str, ...] | None = None
+    brief_s: float = 0.0
+
+
 PARTS = {
-    "truth": (
-        "Figures of honest kernels beside an ordinary clock",
-        ("scripts.benchmarks.truth", "--device", "{device}"),
+    "truth": Part(
+        title="Figures of honest kernels beside an ordinary clock",
+        module="scripts.benchmarks.truth",
+        arguments=("--time-s", "1"),
+        on_card_s=170.0,
+        brief=(
+            *("--time-s", "0.9", "gelu 10 KB", "gelu 256 MB", "sum 256 MB", "product 1024"),
+            *("layer norm 128 MB", "gelu 4 MB", "triton relu 64 MB", "attention bf16"),
+            *("product 4096", "small layers", "convolution", "sort 16 MB", "transpose 64 MB"),
+        ),
+        brief_s=55.0,
     ),
-    "mix": (
-        "Seconds a verdict, contenders and others",
-        ("scripts.benchmarks.judge_mix", "--device", "{device}"),
+    "mix": Part(
+        title="Seconds a verdict, contenders and others",
+        module="scripts.benchmarks.judge_mix",
+        on_card_s=110.0,
+        brief=("gelu 1 MB", "gelu 256 MB", "product 1024", "softmax 64 MB"),
+        brief_s=45.0,
     ),
-    "judge": (
-        "Twelve candidates in C++ or CUDA, ten repeats of one, faults",
-        ("scripts.benchmarks.judge", "--device", "{device}", "--field", "2"),
+    "honest": Part(
+        title="Honest candidates, a third of them beside another program",
+        module="scripts.benchmarks.honest_judgments",
+        arguments=("--seconds", "40"),
+        on_card_s=60.0,
     ),
-    "corpus": (
-        "Hostile and honest candidates",
-        ("tests.corpus", "--device", "{device}"),
-    ),
+    "corpus": Part(title="Hostile and honest candidates", module="tests.corpus", on_card_s=60.0),
 }
-PART_S = 3600.0
+HOST_FACTOR = 15.0  # a host may take so many times as long
 INTRODUCTION = """\
 # The judge, measured
 
 The judge (`python -m actors.evaluator`, and each evaluator of a run) is described in
 [actors/evaluator/README.md](../actors/evaluator/README.md), its rule in
-`actors/evaluator/timing/timing_policy.py`.
-[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) has the reasons.  This page is the
-output of one command on one commit: `python -m scripts.benchmarks.judge_page`.
-Nothing in it is selected or corrected by hand.
+`actors/evaluator/timing/timing_policy.py`, its laws in [evaluation-laws.md](evaluation-laws.md).
+
+A figure is the time of a block of calls, each on inputs of its own that a trusted process wrote
+before, less what a block takes besides its calls, divided by the calls.  The judge's clock runs
+from the moment in which a frozen process goes on until it has answered, is frozen again, and a card
+has nothing left to do.  Reference and candidate are timed in turn (A B B A), and the interval is
+that of the median of the groups' ratios.
+[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) and
+[decision 100](decisions/100-what-a-block-takes-besides-its-calls.md) have the reasons.
+
+This page is the output of `python -m scripts.benchmarks.judge_page` on one commit.  Nothing in it
+is selected or corrected by hand; a part that is not over in its time says so.
 """
 
 
@@ -53,26 +87,39 @@ def main(arguments: list[str]) -> int:
     parser: argparse.ArgumentParser = OneLineParser(prog="python -m scripts.benchmarks.judge_page")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--part", choices=tuple(PARTS), action="append", help="only this part")
+    parser.add_argument("--brief", action="store_true", help="fewer kernels (on a card)")
+    parser.add_argument("--commit", default="", help="what is measured, where git can't tell")
     flags = parser.parse_args(arguments)
     print(INTRODUCTION)
-    print(f"Commit {commit()}, {time.strftime('%Y-%m-%d')}, {machine()}.", flush=True)
+    date = time.strftime("%Y-%m-%d")
+    print(f"Commit {flags.commit or commit()}, {date}, {machine()}.", flush=True)
     for name in flags.part or list(PARTS):
-        title, command = PARTS[name]
-        words = [word.format(device=flags.device) for word in command]
-        print(f"\n## {title}\n\n`python -m {' '.join(words)}`\n\n```text")
-        print(output_of([sys.executable, "-m", *words]), end="")
-        print("```", flush=True)
+        print_part(PARTS[name], flags.device, is_brief=flags.brief and flags.device == "cuda")
     return 0
 
 
-def output_of(command: list[str]) -> str:
+def print_part(part: Part, device: str, *, is_brief: bool) -> None:
+    """Run one part's command, and print its section."""
+    if is_brief and part.brief is None:
+        return
+    chosen = part.brief if is_brief and part.brief is not None else part.arguments
+    seconds = part.brief_s if is_brief else part.on_card_s
+    words = [part.module, "--device", device, *chosen]
+    shown = " ".join(f'"{word}"' if " " in word else word for word in words)
+    print(f"\n## {part.title}\n\n`python -m {shown}`\n\n```text", flush=True)
+    limit_s = seconds if device == "cuda" else HOST_FACTOR * seconds
+    print(output_of([sys.executable, "-u", "-m", *words], limit_s), end="")
+    print("```", flush=True)
+
+
+def output_of(command: list[str], limit_s: float) -> str:
     """Return what a command prints, and its exit status if that is not 0."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PART_S)
-    except subprocess.TimeoutExpired:
-        return f"(not over after {PART_S:g} s)\n"
+        done = subprocess.run(command, capture_output=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        return f"{(error.stdout or b'').decode()}(not over after {limit_s:g} s)\n"
     status = f"(exit status {done.returncode})\n" if done.returncode else ""
-    return done.stdout + status
+    return done.stdout.decode() + status
 
 
 def commit() -> str:

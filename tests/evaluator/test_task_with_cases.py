@@ -23,30 +23,30 @@ def with_cases(task: Task) -> Task:
     return msgspec.structs.replace(task, cases=CASES)
 
 
-def test_every_case_is_measured_and_judged(judge: Judge, with_cases: Task) -> None:
+def test_every_case_is_measured_and_judged(patient_judge: Judge, with_cases: Task) -> None:
     """The reference has a time for each case, and a correct candidate a figure for each."""
-    reference = judge.measure(with_cases)
+    reference = patient_judge.measure(with_cases)
     assert isinstance(reference, Reference)
     assert [
         ("drawn", "float32[32, 64], float32[32, 64]"),
         ("small", "float32[3, 64], float32[3, 64]"),
         ("half", "bfloat16[32, 64], bfloat16[32, 64]"),
     ] == [(case.name, case.inputs) for case in reference.cases]
-    verdict = judge.judge(with_cases, candidate())
+    verdict = patient_judge.judge(with_cases, candidate())
     assert isinstance(verdict, Verdict)
     assert Outcome.CORRECT is verdict.verdict, verdict
     assert ["drawn", "small", "half"] == [case.name for case in verdict.cases]
     assert all(case.speedup for case in verdict.cases)
-    wrong = judge.judge(with_cases, candidate(forward=WRONG_ON_ONE))
+    wrong = patient_judge.judge(with_cases, candidate(forward=WRONG_ON_ONE))
     assert isinstance(wrong, Verdict)
     assert Outcome.WRONG is wrong.verdict
     assert wrong.reason.startswith("case small (float32[3, 64], float32[3, 64]): output")
 
 
-def test_a_case_that_the_module_refuses_is_named(judge: Judge, task: Task) -> None:
+def test_a_case_that_the_module_refuses_is_named(patient_judge: Judge, task: Task) -> None:
     """What is wrong with one case of a task is said with its name."""
     bad = TaskCase(name="odd", weight=1.0, shapes=((3, 65), (3, 65)))
-    found = judge.measure(msgspec.structs.replace(task, cases=(bad,)))
+    found = patient_judge.measure(msgspec.structs.replace(task, cases=(bad,)))
     assert isinstance(found, TaskProblem)
     assert "case odd" in found.reason
 

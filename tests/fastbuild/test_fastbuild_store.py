@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from actors.evaluator.fastbuild.headers.precompiled_headers import PrecompiledHeaders
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit, find_toolkit
 from actors.evaluator.fastbuild.request.compiler_process import (
     BuildTimeoutError,
@@ -96,8 +98,10 @@ def test_unfinished_entries_are_removed_only_when_old(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_toolkit_is_not_found(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
-    """A folder without an index, as a killed maker leaves it, is not a toolkit."""
-    (tmp_path / toolkit.key).mkdir()
+    """A folder with all but the last file, as a killed maker leaves it, is not a toolkit."""
+    unfinished = tmp_path / toolkit.key
+    unfinished.mkdir()
+    (unfinished / "index.json").symlink_to(toolkit.folder / "index.json")
 
     assert find_toolkit(store).folder == toolkit.folder
     with pytest.raises(Exception, match="holds no toolkit"):
@@ -151,3 +155,22 @@ def test_a_cache_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
     """No verdict depends on whether a result was cached."""
     (tmp_path / "file").write_text("in the way")
     assert not ResultCache(tmp_path / "file" / "results").store("key", tmp_path)
+
+
+def test_one_header_is_precompiled_once(tmp_path: Path) -> None:
+    """Flag sets that need the same header at the same time wait for one compiler."""
+    compiler = tmp_path / "counting-c++"
+    compiler.write_text(f'#!/bin/sh\necho run >>{tmp_path}/runs\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    headers = PrecompiledHeaders(tmp_path / "precompiled")
+
+    with ThreadPoolExecutor(4) as pool:
+        made = [
+            pool.submit(headers.make, str(compiler), ["-O0"], "int a;\n", Deadline(60.0))
+            for _ in range(4)
+        ]
+        paths = {one.result() for one in made}
+
+    assert len(paths) == 1
+    assert headers.find(str(compiler), ["-O0"], "int a;\n") in paths
+    assert (tmp_path / "runs").read_text().split() == ["run"]

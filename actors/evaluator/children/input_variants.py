@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 
+from actors.evaluator.children.tensors import records
 from actors.evaluator.ipc.orders import InputKind
 
 MAX_ELEMENTS_INSPECTED = 4096  # these decide what a tensor means
@@ -22,6 +23,9 @@ def vary(inputs: object, kind: InputKind, seed: int) -> object:
     """Return `inputs` (nested tensors) with other values wherever values may be varied."""
     if isinstance(inputs, torch.Tensor):
         return _tensor(inputs, kind, seed) if _is_free(inputs) else inputs
+    if records.record_kind(inputs) is not None:
+        fields = enumerate(records.field_values(inputs))
+        return records.like(inputs, [vary(each, kind, seed + number) for number, each in fields])
     if isinstance(inputs, dict):
         return {key: vary(item, kind, seed + n) for n, (key, item) in enumerate(inputs.items())}
     if isinstance(inputs, list | tuple):

@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 
 from actors.evaluator.children.task_errors import UnsuitableTaskError
+from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 
 # Measured on a CPU: up to eight copies of inputs, parameters and outputs exist at once (inputs that
@@ -44,7 +45,7 @@ def task_bytes(task: ModuleType) -> int:
     try:
         with torch.device("meta"), torch.no_grad():
             model = task.Model(*task.get_init_inputs())
-            inputs = list(task.get_inputs())
+            inputs = positional_inputs(task.get_inputs(), task.Model.forward)
             size = _bytes(inputs) + _bytes(list(model.state_dict().values()))
             if size > SMALL_TASK_BYTES:
                 size += _bytes(model(*inputs))

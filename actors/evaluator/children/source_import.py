@@ -18,6 +18,7 @@ from types import ModuleType
 import torch
 
 from actors.evaluator.fastbuild import TOOLKITS_VARIABLE, install_hook, may_compile
+from actors.evaluator.sandbox.confinement import IMPORT_PATHS_VARIABLE
 
 DEPENDENCY_FOLDER = "beside-the-task"  # no library has a folder of this name on its path
 UNLIMITED_S = 1e6  # the judge has a limit of its own
@@ -25,6 +26,7 @@ UNLIMITED_S = 1e6  # the judge has a limit of its own
 
 def import_candidate(source: str, modules: Mapping[str, str]) -> ModuleType:
     """Import a candidate's file, with fast builds where the machine has a toolkit for it."""
+    add_import_paths()
     install_fast_builds(source)
     write_dependencies(modules)
     return import_file(source, "candidate")
@@ -32,8 +34,16 @@ def import_candidate(source: str, modules: Mapping[str, str]) -> ModuleType:
 
 def import_task(source: str, modules: Mapping[str, str]) -> ModuleType:
     """Import a task's file."""
+    add_import_paths()
     write_dependencies(modules)
     return import_file(source, "task")
+
+
+def add_import_paths() -> None:
+    """Let Python find the packages of `--import-path`, after everything that is installed."""
+    for folder in os.environ.get(IMPORT_PATHS_VARIABLE, "").split(os.pathsep):
+        if folder and folder not in sys.path:
+            sys.path.append(folder)
 
 
 def install_fast_builds(source: str) -> None:

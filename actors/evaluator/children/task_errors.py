@@ -41,7 +41,10 @@ class task_errors_as:  # lower case, since it reads as a word: `with task_errors
 def _advice(error: BaseException) -> str:
     """Return advice on errors that happen only here, outside of the task's folder."""
     if isinstance(error, ModuleNotFoundError):
-        return ": it is not installed, and no import statement finds it beside the task's file"
+        return (
+            ": it is not installed, and no import statement finds it beside the task's file; "
+            "--import-path DIR names the folder around a package of yours"
+        )
     if isinstance(error, FileNotFoundError):
         return ": a task is judged as text, away from its folder and your home; make its data in it"
     return ""

@@ -17,6 +17,7 @@ from actors.evaluator.children import correctness, input_variants, memory_estima
 from actors.evaluator.children.call_form import backward_form, call_of, placed
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
@@ -160,7 +161,12 @@ class TaskModule:
         return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
 
     def _drawn_inputs(self, seed: int) -> list[object]:
-        drawn = self._list("get_inputs", self._task.get_inputs)
+        with task_errors_as("get_inputs()"):
+            made = self._task.get_inputs()
+        try:
+            drawn = positional_inputs(made, getattr(self._task.Model, "forward", self._task.Model))
+        except CallArgumentsError as error:
+            raise UnsuitableTaskError(str(error)) from error
         with task_errors_as(f"case {self._case.name}"):
             return in_case(drawn, self._case, seed)
 

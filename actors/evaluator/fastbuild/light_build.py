@@ -151,7 +151,7 @@ class LightBuild:
         outputs = {each.output for each in commands.compilations}
         argv = [str(self.own_folder / arg) if arg in outputs else arg for arg in commands.link]
         argv[argv.index("-o") + 1] = str(unfinished)
-        prebuilt = [str(self.toolkit.binding)] if "table" in self._bindings else []
+        prebuilt = list(map(str, self.toolkit.binding)) if "table" in self._bindings else []
         if self._has_graphs and self.toolkit.graphs.exists():
             prebuilt.append(str(self.toolkit.graphs))
         # Before the libraries: with --as-needed a linker drops a library that no earlier object

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,7 @@ from actors.evaluator.fastbuild.toolkit_probe import (
 
 PREPARE_S = 600.0
 LOCK_NAME, POLL_S = "lock", 0.1
+_GRAPHS = threading.Lock()  # flag sets with graphs wait for the one that compiles their object
 
 
 def prepare_toolkit(
@@ -87,8 +89,6 @@ def prepare_toolkit(
         plain = [flag_set for flag_set in flag_sets if flag_set.is_plain()]
         if most_headers is not None and toolkit.precompiled.count() >= most_headers:
             plain = []
-        if any(AUTOGRAD in (*each.cpp_headers, *each.cuda_headers) for each in plain):
-            _compile_graphs(toolkit, deadline)
         if _make_all(toolkit, plain, deadline, is_new=is_new) == "other kinds":
             shutil.rmtree(toolkit.precompiled.root, ignore_errors=True)
             _make_all(toolkit, plain, deadline, is_new=False)
@@ -179,6 +179,9 @@ def _finish(folder: Path, index: OperatorIndex, deadline: Deadline) -> bool:
 
 def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None:
     """Precompile the headers for one flag set, and learn from the CUDA probe if it has CUDA."""
+    if AUTOGRAD in (*flag_set.cpp_headers, *flag_set.cuda_headers):
+        with _GRAPHS:
+            _compile_graphs(toolkit, deadline)
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         request = probe_request(scratch, flag_set)

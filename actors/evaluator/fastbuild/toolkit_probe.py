@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import NATIVE, OperatorIndex, write_file
 from actors.evaluator.fastbuild.headers.toolkit import (
-    BINDING_FILE,
+    BINDING_FILES,
     EXPORTED_FILE,
     LIGHT_MACROS_FILE,
     MACROS_FILE,
@@ -103,10 +104,14 @@ class ToolkitProbe:
         (self.folder / file).write_text("\n".join(sorted(names)), encoding="utf-8")
 
     def _compile_binding(self) -> None:
-        path = NATIVE / "binding.cpp"
+        with ThreadPoolExecutor(len(BINDING_FILES)) as pool:
+            list(pool.map(self._compile_binding_file, BINDING_FILES))
+
+    def _compile_binding_file(self, file: str) -> None:
+        path = (NATIVE / file).with_suffix(".cpp")
         with tempfile.TemporaryDirectory() as scratch:
             flags = self._light_flags(CandidateSource.read(str(path)), Path(scratch))
-            end = ["-c", str(path), "-o", BINDING_FILE]
+            end = ["-c", str(path), "-o", file]
             argv = [self.compilation.compiler, *flags, *QUIET, *end]
             ran = run_compiler(argv, self.folder, self.deadline)
         if ran.status:
@@ -118,9 +123,10 @@ class ToolkitProbe:
         return [*with_folders_first(self.compilation.flags, folders), "-DSTARK_PYBIND"]
 
     def _binding_link(self) -> list[str]:
-        """Return torch's link command with the binding as its only object."""
-        binding = str(self.folder / BINDING_FILE)
-        return [binding if argument.endswith(".o") else argument for argument in self.link]
+        """Return torch's link command with the binding's objects alone."""
+        at = next(at for at, argument in enumerate(self.link) if argument.endswith(".o"))
+        rest = [argument for argument in self.link[at:] if not argument.endswith(".o")]
+        return [*self.link[:at], *(str(self.folder / file) for file in BINDING_FILES), *rest]
 
     def _binding_loads(self) -> bool:
         """Whether a library made of the binding finds all its symbols in torch's libraries."""

@@ -20,20 +20,28 @@ MAX_FILE_GIB = 4
 TASK_COPIES = 4  # honest code may hold this many copies of a task's tensors beyond the limit
 CUDA_ADDRESS_SPACE_GIB = 64.0  # CUDA maps much more than it uses
 BUILD_JOBS = 4
+IMPORT_PATHS_VARIABLE = "STARK_IMPORT_PATHS"  # of a child: where the task's packages are
 
 
 class ConfinementFactory:
     """Makes the confinements of one judge; `store` is None where fast builds can't be stored."""
 
     def __init__(
-        self, kind: DeviceKind, limits: Limits, hide: tuple[Path, ...], store: BuildStore | None
+        self,
+        kind: DeviceKind,
+        limits: Limits,
+        hide: tuple[Path, ...],
+        store: BuildStore | None,
+        import_paths: tuple[str, ...] = (),
     ) -> None:
+        """`import_paths`: folders that all children may read, and import from."""
         self.kind = kind
         self.limits = limits
         self.store = store
         self.task_bytes = 0  # size of the present task's inputs, parameters and outputs
         private = [*hide, *paths.home_folders(), *map(Path, paths.SHARED_FOLDERS)]
-        self._readable_paths = paths.required_paths()
+        self._import_paths = import_paths
+        self._readable_paths = (*paths.required_paths(), *import_paths)
         self._toolkits: tuple[str, ...] = ()
         if store is not None:
             private.append(store.root)  # a candidate must not read another's results
@@ -52,6 +60,8 @@ class ConfinementFactory:
         if cuda:
             data = max(data, int(CUDA_ADDRESS_SPACE_GIB * 2**30))
         extra = {TOOLKITS_VARIABLE: self._toolkits[0]} if toolkit else {}
+        if self._import_paths:
+            extra[IMPORT_PATHS_VARIABLE] = os.pathsep.join(self._import_paths)
         return Confinement(
             folder=str(folder),
             hide=self.hide,

@@ -16,6 +16,7 @@ from actors.release.guard.judged_values import (
     _INPUTS,
     _JUDGED,
     _LIMITS,
+    _has_record,
     _leaf_specs,
     _modules,
     _nest,
@@ -75,6 +76,8 @@ def _traceable_misfit(module, args, kwargs):
     guard = module._kernel_guard
     if kwargs:
         return "it is called with keywords"
+    if any(_has_record(each[key]) for each in _CASES for key in ("inputs", "outputs")):
+        return "it takes or returns a dataclass or a named tuple"
     if _inputs_misfit(args, guard.made):  # its text may have a symbolic size
         return "its inputs have other shapes, dtypes or strides than the judged ones"
     if _torch.is_autocast_enabled(_DEVICE):

@@ -19,6 +19,7 @@ import weakref as _weakref
 
 import torch as _torch
 
+_RECORDS = ("dataclass", "namedtuple")
 _ALIGNMENT = 64  # bytes: where the judged tensors began, so that vector loads may rely on it
 _MOST_BINDINGS = 8  # after so many replacements of its parameters a module stays plain
 _OWN_ATTRIBUTES = frozenset(vars(_torch.nn.Module())) | {"_kernel_guard", "_kernel_arguments"}
@@ -74,6 +75,10 @@ def _misfit(value, spec, name, loose=False):
         if type(value) is not dict or tuple(value) != spec[1]:
             return f"{name} is not a dict with the keys {list(spec[1])}"
         value = tuple(value.values())
+    elif kind in _RECORDS:
+        if _fields_of(value) != spec[1]:
+            return f"{name} is not a {kind} with the fields {list(spec[1])}"
+        value = [getattr(value, field) for field in spec[1]]
     elif type(value).__name__ != kind or len(value) != len(spec[2]):
         return f"{name} is not a {kind} of {len(spec[2])}"
     for number, (item, inner) in enumerate(zip(value, spec[2])):
@@ -83,10 +88,18 @@ def _misfit(value, spec, name, loose=False):
     return ""
 
 
+def _fields_of(value):
+    """Return the names of the fields of a dataclass or a named tuple; () for other values."""
+    fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", ())
+    return tuple(fields)
+
+
 def _tensors_of(value):
     """Return the tensors in a value, in order."""
     if isinstance(value, _torch.Tensor):
         return [value]
+    if getattr(value, "__dataclass_fields__", None):
+        value = [getattr(value, field) for field in _fields_of(value)]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -104,6 +117,11 @@ def _nest(spec, tensors):
     if spec[0] == "dict":
         return dict(zip(spec[1], items))
     return items if spec[0] == "list" else tuple(items)
+
+
+def _has_record(spec):
+    """Whether a value has a dataclass or a named tuple in it, which no operator can return."""
+    return spec[0] in _RECORDS or (len(spec) == 3 and any(map(_has_record, spec[2])))
 
 
 def _leaf_specs(spec):

@@ -17,6 +17,17 @@ from actors.release.guard.compiled_operator import _traced
 _FORWARD = _inspect.signature(Model.forward)
 
 
+def _positional(bound):
+    """Return a call's arguments by position; one left out before a given one has its default."""
+    given = list(bound.arguments)[1:]
+    parameters = list(_FORWARD.parameters.values())[1:]
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return bound.args[1:]
+    names = [each.name for each in parameters]
+    count = names.index(given[-1]) + 1 if given else 0
+    return tuple(bound.arguments.get(each.name, each.default) for each in parameters[:count])
+
+
 class ModelNew(Model):
     """The task's `Model` with faster kernels for what they were judged on.
 
@@ -38,7 +49,7 @@ class ModelNew(Model):
             if bound.kwargs:
                 self._kernel_guard.note_plain("it is called with keyword-only arguments")
                 return Model.forward(self, *args, **kwargs)
-            args = bound.args[1:]
+            args = _positional(bound)
         return _run(self, args)
 
     forward.__signature__ = _FORWARD

@@ -214,6 +214,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         settings["until_idle"] = True
     if parsed["require_custom_kernel"]:
         settings["rules.require_custom_kernel"] = True
+    if parsed["import_path"]:
+        settings["rules.import_paths"] = tuple(parsed["import_path"])
     arguments = Arguments(
         tasks=tuple(parsed["task"]),
         shapes=parsed["shapes"],
@@ -275,6 +277,7 @@ def _refuse_contradictions(arguments: Arguments) -> None:
             ("--shapes", arguments.shapes),
             ("--dtype", arguments.dtypes),
             ("--backward", arguments.backward),
+            ("--import-path", arguments.settings.get("rules.import_paths")),
         ):
             if value:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
@@ -321,6 +324,12 @@ def _parser() -> OneLineParser:
     )
     parser.add_argument(
         "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        metavar="DIR",
+        help="a folder with a package that the tasks import; candidates can read it",
     )
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from actors.cli import UsageError
 from actors.commands import typed_command
+from actors.import_paths import ImportPathError, checked_import_paths
 from actors.supervisor.processes.environment import child_environment
 from actors.supervisor.reporting import run_folder_integrity
 from actors.task_cases import TaskCasesError, TaskOptions, read_options
@@ -269,6 +270,21 @@ def _check_script(path: Path, shown: str) -> Path:
     if not lines:
         raise UsageError(f"--model script:{shown}: the file has no replies")
     return path
+
+
+def check_import_paths(
+    settings: Settings, tasks: Sequence[TaskFile], run_dir: Path | None
+) -> Settings:
+    """Return the settings with absolute folders of `--import-path`; raise UsageError."""
+    if not settings.rules.import_paths:
+        return settings
+    sources = {task.name: (task.source, *task.modules.values()) for task in tasks}
+    run_folders = [run_dir if run_dir is not None else Path("runs")]
+    try:
+        found = checked_import_paths(settings.rules.import_paths, sources, run_folders)
+    except ImportPathError as error:
+        raise UsageError(str(error)) from error
+    return replace(settings, rules=replace(settings.rules, import_paths=found))
 
 
 def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from actors.supervisor.reporting import formatting, run_results
+from actors.supervisor.reporting.case_rows import case_rows as case_results
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.values import Value
 
@@ -152,7 +153,7 @@ def case_rows(task: TaskState) -> list[tuple[str, ...]]:
             f"{row.speedup:.3g}×" if row.speedup else "–",
             f"{row.speedup_ci95[0]:.3g}–{row.speedup_ci95[1]:.3g}" if row.speedup_ci95 else "–",
         )
-        for row in run_results.case_rows(task)
+        for row in case_results(task)
     ]
 
 

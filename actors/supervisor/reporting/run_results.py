@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.case_rows import CaseRow, case_rows
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
@@ -79,20 +80,6 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     usd: float | None
     input_tokens: int
     output_tokens: int
-
-
-class CaseRow(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One case of a task, and what its best candidate gave there."""
-
-    name: str
-    weight: float
-    inputs: str
-    eager_us: float
-    compile_us: float | None
-    max_autotune_us: float | None
-    median_us: float | None = None
-    speedup: float | None = None
-    speedup_ci95: tuple[float, float] | None = None
 
 
 class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -339,33 +326,6 @@ def _task_result(
             task.spend.usd, task.best.verdict.speedup if task.best else None
         ),
     )
-
-
-def case_rows(task: TaskState) -> tuple[CaseRow, ...]:
-    """Return the cases of a task with the figures of its best candidate, or of the closest one."""
-    best = task.best or task.closest
-    results = {each.name: each for each in best.verdict.cases} if best else {}
-    references = task.reference.cases if task.reference else ()
-    rows = []
-    for each in references:
-        found = results.get(each.name)
-        row = CaseRow(
-            name=each.name,
-            weight=round(each.weight, 6),
-            inputs=each.inputs,
-            eager_us=each.eager_us,
-            compile_us=each.compile_us,
-            max_autotune_us=each.max_autotune_us,
-        )
-        if found is not None:
-            row = msgspec.structs.replace(
-                row,
-                median_us=found.median_us,
-                speedup=found.speedup,
-                speedup_ci95=found.speedup_ci95,
-            )
-        rows.append(row)
-    return tuple(rows)
 
 
 def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:

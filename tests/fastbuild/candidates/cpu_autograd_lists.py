@@ -12,6 +12,7 @@ struct Pair : public Function<Pair> {
     ctx->save_for_backward({xs[0], xs[1]});
     ctx->saved_data["power"] = power;
     ctx->saved_data["name"] = name;
+    ctx->saved_data["bias"] = b.has_value();
     ctx->saved_data["list"] = std::vector<int64_t>{1, 2, 3};
     auto sum = xs[0] * xs[1];
     if (b.has_value()) sum = sum + *b;
@@ -26,7 +27,7 @@ struct Pair : public Function<Pair> {
     TORCH_CHECK(ctx->saved_data["name"].toStringRef() != "raise", "raised in backward");
     auto scale = (double)ctx->saved_data["power"].toInt();
     torch::Tensor b;
-    if (ctx->needs_input_grad(2)) b = grads[0];
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) b = grads[0];
     return {grads[0] * saved[1], grads[0] * saved[0] * scale, b, {}, {}, {}};
   }
 };

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from actors.evaluator.children.tensors import tensor_copies
+from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
@@ -67,7 +69,8 @@ class ReleaseComparison:
     def inputs(self, seed: int = 0) -> list[object]:
         """Draw inputs."""
         torch.manual_seed(seed)
-        drawn = in_case(list(self.module.get_inputs()), self._case, seed)
+        made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
+        drawn = in_case(made, self._case, seed)
         return to_device(drawn, self.device)
 
     def expect(
@@ -158,17 +161,7 @@ def map_tensors(
     values: Sequence[object], change: Callable[[torch.Tensor], torch.Tensor]
 ) -> list[object]:
     """Return `values` with `change` applied to each tensor in them."""
-
-    def visit(value: object) -> object:
-        if isinstance(value, torch.Tensor):
-            return change(value)
-        if isinstance(value, dict):
-            return {key: visit(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(visit(item) for item in value)
-        return value
-
-    return [visit(value) for value in values]
+    return [tensor_copies.map_tensors(value, change) for value in values]
 
 
 def perturbed(module: torch.nn.Module) -> torch.nn.Module:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
+from actors.evaluator.children.tensors import records
 from actors.evaluator.children.tensors.arena import Arena
 from actors.evaluator.children.tensors.tensor_bytes import (
     PLAIN_TENSOR_TYPES,
@@ -101,11 +102,18 @@ def _layout_key(value: object) -> object:
 
 def _dense(value: object) -> object:
     """Return a value whose tensors are dense in memory, with copies where they are not."""
+    if type(value) in PLAIN_TENSOR_TYPES:  # first: this is on the clock
+        tensor: torch.Tensor = value  # type: ignore[assignment]  # one of these types
+        if tensor.layout is not torch.strided:
+            return tensor
+        plain = tensor.resolve_conj().resolve_neg()
+        return plain if is_dense(plain) else plain.contiguous()
+    if isinstance(value, torch.Tensor):
+        return value
+    if records.record_kind(value) is not None:
+        return records.like(value, map(_dense, records.field_values(value)))
     if isinstance(value, dict):
         return {name: _dense(item) for name, item in value.items()}
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return type(value)(_dense(item) for item in value)
-    if type(value) not in PLAIN_TENSOR_TYPES or value.layout is not torch.strided:  # type: ignore[attr-defined]
-        return value
-    plain: torch.Tensor = value.resolve_conj().resolve_neg()  # type: ignore[attr-defined]
-    return plain if is_dense(plain) else plain.contiguous()
+    return value

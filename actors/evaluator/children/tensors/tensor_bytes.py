@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
 
-from actors.evaluator.children.tensors import cuda_vmm
+from actors.evaluator.children.tensors import cuda_vmm, records
 from actors.evaluator.ipc.layout_checks import (
     ITEM_BYTES,
     Layout,
@@ -50,6 +50,13 @@ def layout_of(value: object, depth: int = 0) -> Layout:
         if type(value) in (list, tuple, torch.Size):
             items = tuple(layout_of(item, depth + 1) for item in value)  # type: ignore[attr-defined]
             return Nest(kind="list" if type(value) is list else "tuple", items=items)
+        kind = records.record_kind(value)
+        if kind is not None:
+            items = tuple(layout_of(item, depth + 1) for item in records.field_values(value))
+            name, keys = records.type_name_of(value), records.field_names(value)
+            return Nest(kind=kind, keys=keys, items=items, type_name=name)
+        if isinstance(value, tuple):  # what torch's functions return: `torch.return_types.max`
+            return Nest(kind="tuple", items=tuple(layout_of(item, depth + 1) for item in value))
     return _plain_of(value)
 
 
@@ -88,12 +95,18 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
     """Yield the tensors of `value`, in the order of its layout's leaves."""
     if isinstance(value, torch.Tensor):
         yield value
+        return
+    items: Iterable[object] = ()
+    if type(value) in (list, tuple):
+        items = value  # type: ignore[assignment]  # a sequence
+    elif records.record_kind(value) is not None:
+        items = records.field_values(value)
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+        items = value.values()
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
+        items = value
+    for item in items:
+        yield from tensors_in(item)
 
 
 def write(value: object, region: int, limit: int | None = None) -> None:
@@ -228,6 +241,8 @@ def assemble(layout: Layout, tensor: Callable[[Leaf], torch.Tensor]) -> object:
         items = [assemble(item, tensor) for item in layout.items]
         if layout.kind == "dict":
             return dict(zip(layout.keys, items, strict=True))
+        if layout.kind in ("dataclass", "namedtuple"):
+            return records.from_layout(layout, items)
         return items if layout.kind == "list" else tuple(items)
     if isinstance(layout, Other):
         raise UntransferableError(f"a {layout.type_name} can't be handed to another process")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
+from actors.evaluator.children.tensors import cuda_vmm, records, tensor_bytes
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.layout_checks import total_bytes
 from protocol.values import DeviceKind
@@ -46,8 +46,12 @@ def to_device(value: list[object], device: DeviceKind) -> list[object]:
 
 
 def map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
+    """Return `value` with `change` applied to each of its tensors, in their order."""
     if isinstance(value, torch.Tensor):
         return change(value)
+    if records.record_kind(value) is not None:
+        items = [map_tensors(each, change) for each in records.field_values(value)]
+        return records.like(value, items)
     if isinstance(value, dict):
         return {key: map_tensors(item, change) for key, item in value.items()}
     if isinstance(value, list):

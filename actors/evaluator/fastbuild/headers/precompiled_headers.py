@@ -44,6 +44,9 @@ class PrecompiledHeaders:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        # Two flag sets may need one header at the same time: the second waits for the first.
+        self._lock = threading.Lock()
+        self._being_made: dict[Path, threading.Lock] = {}
 
     def _path(self, compiler: str, flags: list[str], text: str) -> Path:
         return (
@@ -72,9 +75,17 @@ class PrecompiledHeaders:
         Raises `PrecompiledHeaderError` when it does not compile.
         """
         header = self._path(compiler, flags, text)
+        with self._lock:
+            being_made = self._being_made.setdefault(header, threading.Lock())
+        with being_made:
+            if not header.with_name(f"{HEADER}.gch").exists():
+                self._make(header, compiler, flags, text, deadline)
+        return header
+
+    def _make(
+        self, header: Path, compiler: str, flags: list[str], text: str, deadline: Deadline
+    ) -> None:
         finished = header.with_name(f"{HEADER}.gch")
-        if finished.exists():
-            return header
         header.parent.mkdir(parents=True, exist_ok=True)
         maker = f"{os.getpid()}-{threading.get_ident()}"
         for name, content in ((HEADER, text), ("flags.json", msgspec.json.encode(flags).decode())):
@@ -98,4 +109,3 @@ class PrecompiledHeaders:
             unfinished.replace(finished)
         finally:
             unfinished.unlink(missing_ok=True)
-        return header

@@ -43,7 +43,8 @@ GENERATOR_FILES = (
     "toolkit_probe.py",
 )
 NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
-EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
+EXPORTED_FILE, LINKER_FILE = "exported", "linker"
+BINDING_FILES = ("binding.o", "binding_arguments.o")
 COMPLETE_FILE = "complete"  # the last file of a toolkit that trusted code makes
 GRAPHS_FOLDER, GRAPHS_FILE = "graphs", "graphs.o"
 
@@ -88,8 +89,9 @@ class Toolkit:
         return self.folder.name
 
     @property
-    def binding(self) -> Path:
-        return self.folder / BINDING_FILE
+    def binding(self) -> list[Path]:
+        """The objects of the prebuilt binding."""
+        return [self.folder / name for name in BINDING_FILES]
 
     @property
     def graphs(self) -> Path:

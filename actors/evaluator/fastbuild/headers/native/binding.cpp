@@ -1,64 +1,10 @@
 // The prebuilt binding: pybind11's own casts, signatures and errors for functions given as records.
 // It is compiled once for each torch and linked into each candidate's library.
-#include <torch/extension.h>
-
-#include <optional>
-#include <string>
-#include <tuple>
-#include <vector>
-
-namespace stark {
-using OptionalTensors = std::optional<std::vector<at::Tensor>>;
-using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
-using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using Tensors4 = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-using Tensors5 = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-} // namespace stark
-
-#include <stark/record.h>
-
-namespace py = pybind11;
+// Arguments are cast in a file of their own: two compilers are done sooner than one.
+#include "binding.h"
 
 namespace stark {
 namespace {
-
-// One argument of one call.  It keeps the caster, since the value of `sizes` points into it.
-struct Argument {
-  virtual ~Argument() = default;
-  virtual void* value() = 0;
-};
-
-template <class T>
-struct ArgumentOf : Argument {
-  py::detail::make_caster<T> caster;
-  std::optional<T> converted;
-  void* value() override {
-    return &*converted;
-  }
-};
-
-template <class T>
-std::unique_ptr<Argument> load_as(py::handle source, bool convert) {
-  auto argument = std::make_unique<ArgumentOf<T>>();
-  if (!argument->caster.load(source, convert)) {
-    return nullptr;
-  }
-  argument->converted.emplace(py::detail::cast_op<T>(std::move(argument->caster)));
-  return argument;
-}
-
-std::unique_ptr<Argument> load(Kind kind, py::handle source, bool convert) {
-  switch (kind) {
-    case Kind::nothing:
-      return nullptr;
-#define STARK_LOAD(name, ...) \
-  case Kind::name:            \
-    return load_as<__VA_ARGS__>(source, convert);
-      STARK_KINDS(STARK_LOAD)
-#undef STARK_LOAD
-  }
-  return nullptr;
-}
 
 template <class T>
 py::handle cast_as(void* result, py::return_value_policy policy, py::handle parent) {
@@ -85,19 +31,6 @@ py::handle cast(Kind kind, void* result, py::return_value_policy policy, py::han
   return py::none().release();
 }
 
-// The part between `from` and `to` of the docstring that pybind11 makes for `function`.
-std::string docstring_part(const py::cpp_function& function, const std::string& from, const char* to) {
-  const auto text = py::str(function.attr("__doc__")).cast<std::string>();
-  const auto start = text.find(from) + from.size();
-  return text.substr(start, text.rfind(to) - start);
-}
-
-template <class T>
-std::string argument_text_of() {
-  const py::cpp_function function([](T) {}, py::name("f"));
-  return "{" + docstring_part(function, "arg0: ", ") -> ") + "}";
-}
-
 template <class T>
 T never() {
   throw std::logic_error("this function is only described");
@@ -106,19 +39,6 @@ T never() {
 template <class T>
 std::string result_text_of() {
   return docstring_part(py::cpp_function(&never<T>, py::name("f")), ") -> ", "\n");
-}
-
-std::string argument_text(Kind kind) {
-  switch (kind) {
-    case Kind::nothing:
-      return "";
-#define STARK_TEXT_IN(name, ...) \
-  case Kind::name:               \
-    return argument_text_of<__VA_ARGS__>();
-      STARK_KINDS(STARK_TEXT_IN)
-#undef STARK_TEXT_IN
-  }
-  return "";
 }
 
 std::string result_text(Kind kind) {
