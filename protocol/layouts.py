@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from protocol.frozen_struct import Value
@@ -64,6 +65,15 @@ class Other(Value, frozen=True, kw_only=True, tag="other"):
 
 
 Layout: TypeAlias = Leaf | Nest | Plain | Other
+
+
+def tensors_of(layout: Layout) -> Iterator[Leaf]:
+    """Yield the tensors of a layout, in order."""
+    if isinstance(layout, Leaf):
+        yield layout
+    elif isinstance(layout, Nest):
+        for item in layout.items:
+            yield from tensors_of(item)
 
 
 def describe(layout: Layout) -> str:

@@ -8,6 +8,8 @@ before the package gets its place (docs/ship.md). The other words take a package
 from __future__ import annotations
 
 import argparse
+import signal
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -30,14 +32,20 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.ship.errors import NothingToShipError, ShipError
 
     exit_when_reader_closes()
+    # A stop raises, so that what is half-made is removed.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return stages.run(parsed)
     except NothingToShipError as error:
         print(f"ship: {error}", file=sys.stderr)
         return ExitStatus.NEGATIVE
-    except ShipError as error:
-        print(f"ship: {error}", file=sys.stderr)
+    except (ShipError, sqlite3.DatabaseError) as error:
+        print(f"ship: {' '.join(str(error).split())}", file=sys.stderr)
         return ExitStatus.USAGE
+    except KeyboardInterrupt:
+        print("ship: stopped; nothing was written", file=sys.stderr)
+        return 130
 
 
 def _parser() -> OneLineParser:

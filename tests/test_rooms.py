@@ -59,7 +59,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.installation", "actors.prctl",
     },
     "actors/ship": {
-        "msgspec", "torch",
+        "msgspec", "torch", "setuptools",
         "protocol", "actors.release", "actors.supervisor.reporting", "actors.exit_status",
     },
     "actors/watch": {

@@ -19,10 +19,10 @@ from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.fitted_states import DroppedError, FittedStates
-from actors.adopt.look import Look, each_step, opened_model, steps_of
+from actors.adopt.look import Look, each_step, opened_model
 from actors.adopt.memory_peak import peak_of
 from actors.adopt.model_file import device_of, synchronize
-from actors.adopt.model_state import KeptState
+from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.regime_gains import RegimeGain, regime_gain
 from actors.adopt.site_groups import amdahl
 from actors.adopt.stage_folder import StageFolder
@@ -98,9 +98,9 @@ class _CheckStage:
         self._model = self._file.build()
         self._batches = self._file.batches(record.batches)
         self._device = device_of(self._model, self._batches)
-        self._run = steps_of(self._file, self._model, self._batches)
         self._steps = each_step(self._file, self._model, self._batches)
         self._state = KeptState(self._model)
+        self._run = repeatable(self._steps, self._state)
         self._fitted = FittedStates(self._package, self._model)
 
     def run(self, without: dict[str, str]) -> Check:
@@ -165,7 +165,7 @@ class _CheckStage:
         trial = Trial(name=name, kept=False)
         try:
             expected, part = self._calls_of(task)
-            ceiling = max(amdahl(min(task.share * self._look.busy, 1.0)), amdahl(part))
+            ceiling = max(self._possible([task]), amdahl(part))
             count = sum(expected.values())
             trial = msgspec.structs.replace(trial, ceiling=ceiling, expected_calls=count)
             self._fitted.only([name])
@@ -276,9 +276,20 @@ class _CheckStage:
 
     def _ceiling(self, names: Sequence[str]) -> float:
         """Return what winners together could bring at most: their modules take no time."""
-        share = sum(self._tasks[name].share for name in names) * self._look.busy
-        parts = sum(self._calls_of(self._tasks[name])[1] for name in names)
-        return amdahl(min(max(share, parts), 1.0))
+        tasks = [self._tasks[name] for name in names]
+        parts = sum(self._calls_of(task)[1] for task in tasks)
+        return max(self._possible(tasks), amdahl(min(parts, 1.0)))
+
+    def _possible(self, tasks: Sequence[TakenTask]) -> float:
+        """Return what tasks could bring by their shares.
+
+        In a training step what belongs to no module may be their backward, and its Python.
+        """
+        share = sum(task.share for task in tasks)
+        busy = self._look.busy
+        if any(task.gradients for task in tasks):
+            return amdahl(min((share + self._look.outside_share) * busy + 1 - busy, 1.0))
+        return amdahl(min(share * busy, 1.0))
 
     def _module_ms(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return the time of the largest groups of modules in a step, before and after."""

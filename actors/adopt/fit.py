@@ -130,6 +130,11 @@ def load_package(folder: StageFolder) -> Any:
     return module
 
 
+def has_winner(folder: StageFolder, task: TakenTask) -> bool:
+    """Whether a run in the stage folder has a winner of a task."""
+    return _winner(folder, task, _own_runs(folder), None) is not None
+
+
 def _own_runs(folder: StageFolder) -> list[Path]:
     return sorted(path for path in (folder.path / "runs").glob("*") if path.is_dir())
 

@@ -41,11 +41,11 @@ class FittedStates:
         for path, calls in expected.items():
             found = counts.get(path)
             if found is None or found["winner"] != name:
-                return f"its kernel is not in {path}"
+                return f"{path}: it has no kernel"
             if found["kernel"] != calls:
                 reasons = Counter(found["reasons"]).most_common(1)
                 why = reasons[0][0] if reasons else NO_CALL
-                return f"its kernel ran in {found['kernel']} of {calls} calls of {path} ({why})"
+                return f"{path}: {found['kernel']} of {calls} ({why})"
         return ""
 
     def kernel_calls(self, name: str) -> int:

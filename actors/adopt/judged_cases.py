@@ -19,7 +19,7 @@ def judged_inputs(source: str) -> list[Tensors]:
 
 def is_judged_with_gradients(source: str) -> bool:
     """Whether a winner was judged with its backward."""
-    return True in _values(_literal(source), "gradients")
+    return any(isinstance(found, tuple) for found in _values(_literal(source), "gradients"))
 
 
 def tensors_of_layouts(leaves: Sequence[Leaf]) -> Tensors:

@@ -43,6 +43,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     outside_share: float  # of the device time: in no module
     outside: dict[str, float]  # the largest operations of it, by share
     groups: list[SiteGroup]
+    update_share: float = 0.0  # in the optimizer of a training step
     regimes: list[Regime] = msgspec.field(default_factory=list)
 
 
@@ -149,6 +150,8 @@ def look_lines(result: Look) -> list[str]:
         )
     if len(result.groups) > SHOWN:
         lines.append(f"  … and {len(result.groups) - SHOWN} more in look.json")
+    if result.update_share:
+        lines.append(f"{'  in the optimizer':34} {'':5} {'':7} {result.update_share:>6.1%}")
     lines += [
         f"{'  in no module':34} {'':5} {'':7} {result.outside_share:>6.1%}",
         "",
@@ -205,6 +208,7 @@ def _result(
         outside_share=profile.outside_us / total,
         outside={name: us / total for name, us in profile.outside.most_common(3)},
         groups=site_groups(model, profile, steps, busy),
+        update_share=profile.update_us / total,
     )
 
 

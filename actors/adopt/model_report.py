@@ -94,6 +94,8 @@ class _Report:
                 f"| {group.name} ({group.class_name}) | {len(group.sites)} | {group.share:.1%}"
                 f" | {group.library_share:.1%} | {group.ceiling:.2f}× | {before} | {after} |"
             )
+        if self._look.update_share:
+            yield f"| in the optimizer | | {self._look.update_share:.1%} | | | | |"
         yield f"| in no module | | {self._look.outside_share:.1%} | | | | |"
         yield ""
 

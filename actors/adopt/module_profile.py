@@ -20,6 +20,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 SCOPE = "stark module "  # begins the name of a module's range; the rest is the module's path
 STEP = "stark step"
+UPDATE = "\0update"  # the place of what a training step does besides its modules and its loss
+UPDATE_RANGES = ("Optimizer.step#", "Optimizer.zero_grad#")  # torch's own names
+UPDATE_OPERATION = "AccumulateGrad"
 # Operations whose time is spent in a library: products, convolutions, attention, recurrences.
 LIBRARY_NAMES = frozenset(
     [
@@ -52,13 +55,15 @@ class DeviceProfile:
     modules: dict[str, ModuleTime] = field(default_factory=dict)  # by path; "" is the whole model
     outside_us: float = 0.0  # in operations that no module's forward called
     outside: Counter[str] = field(default_factory=Counter)  # the same by operation
+    update_us: float = 0.0  # in the optimizer and in adding up gradients
     wall_us: float = 0.0  # of the profiled steps
     device: str = "cpu"
 
     @property
     def total_us(self) -> float:
         """All device time."""
-        return self.outside_us + sum(each.own_us for each in self.modules.values())
+        inside = sum(each.own_us for each in self.modules.values())
+        return self.outside_us + self.update_us + inside
 
 
 @contextmanager
@@ -125,6 +130,9 @@ def attribute(events: list[Any], device: str) -> DeviceProfile:
         place = places.of(event)
         if not spent:
             continue
+        if place.path == UPDATE:
+            result.update_us += spent
+            continue
         if place.path is None:
             result.outside_us += spent
             result.outside[event.name] += int(spent)
@@ -177,6 +185,8 @@ class _Places:
         if event.name.startswith(SCOPE):
             return _Place(path=event.name.removeprefix(SCOPE))
         path = around.path
+        if event.name.startswith(UPDATE_RANGES) or UPDATE_OPERATION in event.name:
+            path = UPDATE
         if path is None and event.scope == BACKWARD_SCOPE:
             path = self._forward.get(event.sequence_nr)
         return _Place(

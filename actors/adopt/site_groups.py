@@ -45,6 +45,17 @@ class SiteGroup(msgspec.Struct, frozen=True, kw_only=True):
             return 0.0
         return self.free_share * (1.0 if self.operations > 1 else LONE_OPERATION_VALUE)
 
+    def of_sites(self, sites: tuple[str, ...]) -> SiteGroup:
+        """Return the group with some of its modules only; its shares are divided equally."""
+        part = len(sites) / len(self.sites)
+        return msgspec.structs.replace(
+            self,
+            sites=sites,
+            calls=self.calls * part,
+            share=self.share * part,
+            library_share=self.library_share * part,
+        )
+
 
 class _Subtree(msgspec.Struct):
     """The device time of one module with its submodules."""

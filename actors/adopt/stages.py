@@ -8,12 +8,12 @@ from pathlib import Path
 
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart, dropped_before
-from actors.adopt.fit import PACKAGE, NoWinnerError, fit
+from actors.adopt.fit import PACKAGE, NoWinnerError, fit, has_winner
 from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import no_winner_line, report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
+from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_runs import run_tasks
 from actors.commands import typed_command
@@ -44,13 +44,7 @@ def run_look(arguments: argparse.Namespace) -> int:
 
 def run_take(arguments: argparse.Namespace) -> int:
     """Take tasks."""
-    options = Options(
-        top=arguments.top,
-        min_share=arguments.min_share,
-        patterns=tuple(arguments.at),
-        cap=arguments.cap,
-        max_gap=arguments.max_gap,
-    )
+    options = _options(arguments)
     result = take(StageFolder(arguments.folder), options, say)
     if result.is_cap_reached:
         say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
@@ -101,14 +95,41 @@ def run_all(arguments: argparse.Namespace) -> int:
     taken = folder.read("take.json", Take, "adopt.py take")
     if not taken.tasks:
         return _nothing_to_fit(folder)
-    flags = shlex.split(arguments.supervisor)
-    flags += ["--model", arguments.run_model] if arguments.run_model else []
-    run_tasks(folder, taken.tasks, arguments.budget, flags, say)
+    _run_tasks(folder, taken, arguments)
     try:
         fit(folder, [], {}, say)
     except NoWinnerError:
         return _nothing_to_fit(folder)
     return run_check(arguments)
+
+
+def _run_tasks(folder: StageFolder, taken: Take, arguments: argparse.Namespace) -> None:
+    """Run the tasks, then those of the parts of tasks without a winner."""
+    flags = shlex.split(arguments.supervisor)
+    flags += ["--model", arguments.run_model] if arguments.run_model else []
+    first = [task for task in taken.tasks if not task.part_of]
+    kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
+    run_tasks(folder, first, arguments.budget - kept_back, flags, say)
+    parts = [task for task in taken.tasks if task.part_of]
+    losers = [task.name for task in first if task.has_parts and not has_winner(folder, task)]
+    if losers and not parts:
+        say(f"no winner for {', '.join(losers)}: their parts are tried")
+        parts = [
+            task
+            for task in take_parts(folder, _options(arguments), losers, say).tasks
+            if task.part_of
+        ]
+    run_tasks(folder, parts, kept_back, flags, say)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
+        top=arguments.top,
+        min_share=arguments.min_share,
+        patterns=tuple(arguments.at),
+        cap=arguments.cap,
+        max_gap=arguments.max_gap,
+    )
 
 
 def _nothing_to_fit(folder: StageFolder) -> int:

@@ -48,6 +48,7 @@ def step_results(
     Raises AdoptError for a step without any tensor: a wrong result would not be seen.
     """
     found = []
+    state.restore()
     for number, batch in enumerate(batches):
         torch.manual_seed(0)
         with _observed(model) as seen:

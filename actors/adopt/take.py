@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 import torch
@@ -23,7 +23,6 @@ from actors.adopt.taken_tasks import NotTaken, Options, Take, TakenTask
 from actors.adopt.task_making import ModelSteps, TaskMaker, costly_kinds
 
 LATER_FILES = ("fit.json", "check.json", "report.md")
-MOST_ROUNDS = 4  # from a module that can't be taken to its parts, and theirs
 ROUNDS = 3  # of all batches, to learn how long calls take
 
 
@@ -38,6 +37,20 @@ def take(folder: StageFolder, options: Options, say: Callable[[str], None]) -> T
         shutil.rmtree(folder.path / name, ignore_errors=True)
     stage = _TakeStage(folder, options, found, model_steps(file, model, batches))
     result = stage.run(say)
+    folder.write("take.json", result)
+    return result
+
+
+def take_parts(
+    folder: StageFolder, options: Options, names: Collection[str], say: Callable[[str], None]
+) -> Take:
+    """Add tasks of the parts of some tasks, for which no winner was found, to take.json."""
+    file, record = opened_model(folder)
+    found = folder.read("look.json", Look, "adopt.py look")
+    before = folder.read("take.json", Take, "adopt.py take")
+    steps = model_steps(file, file.build(), file.batches(record.batches))
+    stage = _TakeStage(folder, options, found, steps, before)
+    result = stage.run_parts(names, say)
     folder.write("take.json", result)
     return result
 
@@ -62,7 +75,12 @@ class _TakeStage:
     """One run of the stage."""
 
     def __init__(
-        self, folder: StageFolder, options: Options, look: Look, steps: ModelSteps
+        self,
+        folder: StageFolder,
+        options: Options,
+        look: Look,
+        steps: ModelSteps,
+        before: Take | None = None,
     ) -> None:
         self._options = options
         self._model = steps.model
@@ -70,17 +88,33 @@ class _TakeStage:
         self._steps = steps
         self._writer = CaptureWriter(folder, options.cap)
         self._maker = TaskMaker(folder, options, steps, self._writer, ROUNDS)
-        self._tasks: list[TakenTask] = []
-        self._not_taken: list[NotTaken] = []
+        self._tasks: list[TakenTask] = list(before.tasks) if before else []
+        self._not_taken: list[NotTaken] = list(before.not_taken) if before else []
+        self._writer.bytes = before.captured_bytes if before else 0
 
     def run(self, say: Callable[[str], None]) -> Take:
         """Take groups, and the parts of those that can't be taken."""
-        groups = self._asked_for() if self._options.patterns else self._worth_it()
-        for _ in range(MOST_ROUNDS):
-            refused = self._round(groups[: self._options.top - len(self._tasks)], say)
-            groups = [] if self._options.patterns else self._parts(refused)
-            if not groups or len(self._tasks) >= self._options.top:
-                break
+        self._take(self._asked_for() if self._options.patterns else self._worth_it(), say)
+        self._tasks = [
+            msgspec.structs.replace(task, has_parts=self._has_parts(task)) for task in self._tasks
+        ]
+        return self._result()
+
+    def run_parts(self, names: Collection[str], say: Callable[[str], None]) -> Take:
+        """Take the parts of some tasks."""
+        losers = [task for task in self._tasks if task.name in names]
+        before = {task.name for task in self._tasks}
+        self._tasks = [task for task in self._tasks if task.name not in names]
+        self._take(self._worth_inside([site for task in losers for site in task.sites]), say)
+        parts = [
+            msgspec.structs.replace(task, part_of=tuple(sorted(names)))
+            for task in self._tasks
+            if task.name not in before
+        ]
+        self._tasks = [task for task in self._tasks if task.name in before] + losers + parts
+        return self._result()
+
+    def _result(self) -> Take:
         return Take(
             tasks=sorted(self._tasks, key=lambda task: -task.free_share),
             not_taken=self._not_taken,
@@ -88,13 +122,24 @@ class _TakeStage:
             is_cap_reached=self._writer.is_full,
         )
 
+    def _take(self, waiting: list[SiteGroup], say: Callable[[str], None]) -> None:
+        """Take groups, and the parts of those that can't be taken."""
+        while waiting and (room := self._options.top - len(self._tasks)) > 0:
+            now, waiting = waiting[:room], waiting[room:]
+            refused = self._round(now, say)
+            if not self._options.patterns:
+                parts = self._worth_inside([site for group in refused for site in group.sites])
+                waiting = sorted([*parts, *waiting], key=lambda group: -group.value)
+        for group in waiting:
+            self._refuse(group, f"{len(self._tasks)} other tasks promise more (--top)")
+
     def _asked_for(self) -> list[SiteGroup]:
         """Return the groups of the modules that --at names."""
         found = []
         for group in self._look.groups:
             sites = tuple(site for site in group.sites if self._is_asked_for(site))
             if sites:
-                found.append(msgspec.structs.replace(group, sites=sites))
+                found.append(group.of_sites(sites))
         if not found:
             raise AdoptError(
                 f"--at {self._options.patterns[0]} matches no module that the model calls;"
@@ -110,28 +155,48 @@ class _TakeStage:
 
     def _ordered(self, groups: Iterable[SiteGroup]) -> list[SiteGroup]:
         """Return the groups with enough to win, the most promising first; note the others."""
-        least = self._options.min_share
         enough = []
         for group in groups:
-            if group.share < least:
-                self._refuse(group, f"its share is {group.share:.1%}, less than {least:.1%}")
-            elif group.free_share < least / 3:
-                self._refuse(
-                    group, f"only {group.free_share:.1%} of a step is outside of libraries"
-                )
+            reason = self._too_little(group)
+            if reason:
+                self._refuse(group, reason)
             else:
                 enough.append(group)
         return sorted(enough, key=lambda group: -group.value)
 
-    def _parts(self, refused: Sequence[SiteGroup]) -> list[SiteGroup]:
-        """Return the groups worth a task inside of those that could not be taken."""
+    def _too_little(self, group: SiteGroup) -> str:
+        """Return why a group is not worth a task; "" when it is."""
+        least = self._options.min_share
+        if group.share < least:
+            return f"its share is {group.share:.1%}, less than {least:.1%}"
+        if group.free_share < least / 3:
+            return f"only {group.free_share:.1%} of a step is outside of libraries"
+        return ""
+
+    def _has_parts(self, task: TakenTask) -> bool:
+        """Whether modules inside of a task's would be worth a task, too."""
+        if self._options.patterns:
+            return False
+        return any(not self._too_little(group) for group in self._inside(task.sites))
+
+    def _worth_inside(self, sites: Collection[str]) -> list[SiteGroup]:
+        """Return the groups worth a task inside of some modules."""
+        return self._ordered(self._inside(sites))
+
+    def _inside(self, sites: Collection[str]) -> list[SiteGroup]:
+        """Return the groups chosen inside of some modules, without modules of other tasks."""
         paths = {
-            path
-            for group in refused
-            for site in group.sites
-            for path in chosen_paths(self._model, site, self._look.groups)
+            path for site in sites for path in chosen_paths(self._model, site, self._look.groups)
         }
-        return self._ordered(g for g in self._look.groups if not paths.isdisjoint(g.sites))
+        others = [site for task in self._tasks for site in task.sites if site not in sites]
+        taken = tuple(f"{site}." for site in others)
+        known = {each.name for each in self._not_taken} | {task.name for task in self._tasks}
+        found = []
+        for group in self._look.groups:
+            free = tuple(site for site in group.sites if not f"{site}.".startswith(taken))
+            if group.name not in known and not paths.isdisjoint(free):
+                found.append(group.of_sites(free))
+        return found
 
     def _refuse(self, group: SiteGroup, reason: str) -> None:
         self._not_taken.append(NotTaken(name=group.name, sites=group.sites, reason=reason))

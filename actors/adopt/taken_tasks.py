@@ -33,6 +33,8 @@ class TakenTask(msgspec.Struct, frozen=True, kw_only=True):
     free_share: float  # of it, outside of libraries
     weights_sha256: str  # of the first site's parameters and buffers
     proof: Proof
+    has_parts: bool = False  # modules inside of it would be worth a task, too
+    part_of: tuple[str, ...] = ()  # tasks without a winner, whose parts these modules are
 
     @property
     def gradients(self) -> bool:

@@ -149,7 +149,7 @@ class TaskMaker:
                 raise UntranslatableError("it has hooks, which a kernel would skip")
             if path not in texts:
                 graph = module_graph(module, call["args"], call["kwargs"])
-                wanted = first.wanted if most.kind.gradients else ()
+                wanted = _wanted(captures) if most.kind.gradients else ()
                 texts[path] = task_text(graph, module, tensors, about, wanted)
         text = texts[first.site]
         same = [
@@ -321,6 +321,14 @@ def weights_hash(module: torch.nn.Module) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(bytes(flat.untyped_storage())[: flat.numel()])
     return digest.hexdigest()
+
+
+def _wanted(captures: Sequence[CaptureSet]) -> list[bool]:
+    """Return for each tensor of a call whether its gradient was wanted in any of the calls.
+
+    The first of equal modules is often given an input that needs none.
+    """
+    return [any(flags) for flags in zip(*(each.wanted for each in captures), strict=True)]
 
 
 def _output_problem(capture: CaptureSet) -> str:

@@ -25,7 +25,7 @@ from actors.ship.errors import ShipError
 from protocol.frozen_struct import Value
 
 HEADERS = Path(__file__).with_name("native_headers")
-SCRIPT = "compile_library.py"
+SCRIPT = Path(__file__).with_name("package_texts") / "compile_library.py"
 COMPILE_S = 900.0
 Rung = Literal["stable", "limited", "python"]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
@@ -152,20 +152,22 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
         _write_forwarding_headers(place / "include")
         includes.insert(0, str(place / "include"))
     name = re.sub(r"\W", "_", f"{request.name}_{digest[:8]}")
-    cflags, cpu = _portable(request.extra_cflags or [], target.cpu)
+    cflags, cpu = portable(request.extra_cflags or [], target.cpu)
+    card = ["-DUSE_CUDA"] if request.is_cuda else []  # declares what the stable ABI has for it
     spec = {
         "name": name,
         "sources": [file for file in sources if file.endswith((".cpp", ".cu"))],
         "include_dirs": includes + (request.extra_include_paths or []),
-        "cxx": cflags,
-        "nvcc": request.extra_cuda_cflags or [],
-        "link": request.extra_ldflags or [],
+        "cxx": [*card, *cflags],
+        "nvcc": [*card, *(request.extra_cuda_cflags or [])],
+        # torch loads libraries into one scope: two versions have functions of the same names.
+        "link": ["-Wl,-Bsymbolic", *(request.extra_ldflags or [])],
         "cuda": request.is_cuda,
         "agnostic": rung != "python",
         "out": "lib",
     }
     (place / "spec.json").write_bytes(msgspec.json.encode(spec))
-    shutil.copyfile(HEADERS / SCRIPT, place / SCRIPT)
+    shutil.copyfile(SCRIPT, place / SCRIPT.name)
     _compile(place)
     found = next((place / "lib").rglob("*.so"), None)
     if found is None:
@@ -247,7 +249,7 @@ def _write_forwarding_headers(folder: Path) -> None:
         path.write_text('#pragma once\n#include "light_torch.h"\n', encoding="utf-8")
 
 
-def _portable(flags: Sequence[str], cpu: str) -> tuple[list[str], tuple[str, ...]]:
+def portable(flags: Sequence[str], cpu: str) -> tuple[list[str], tuple[str, ...]]:
     """Return flags for the processors that are meant, and the features that these must have."""
     if "-march=native" not in flags:
         return list(flags), ()
@@ -270,7 +272,7 @@ def _compile(place: Path) -> None:
     """Run setuptools with torch's extension classes; raise _RungError with the first error."""
     try:
         done = subprocess.run(
-            [sys.executable, SCRIPT],
+            [sys.executable, SCRIPT.name],
             cwd=place, capture_output=True, text=True, check=False, timeout=COMPILE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:

@@ -106,6 +106,7 @@ class OpenedPackage(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     name: str
     version: str
+    license: str
     parts: tuple[str, ...]
 
 
@@ -158,6 +159,7 @@ def package_files(
     record = {
         "name": name,
         "version": version,
+        "license": license_name,
         "parts": {part: winner.origin for part, winner in parts.items()},
     }
     files[f"{module}/{PROVENANCE}"] = json.dumps(record, indent=1) + "\n"
@@ -257,6 +259,7 @@ def opened(folder: Path) -> OpenedPackage:
                 module=path.parent.name,
                 name=record["name"],
                 version=record["version"],
+                license=record.get("license", ""),
                 parts=tuple(record["parts"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:

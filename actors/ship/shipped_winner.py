@@ -54,7 +54,7 @@ def of_run(run: Path, tasks: Sequence[str], node: int | None) -> list[ShippedWin
     chosen = [known[name] for name in tasks] or list(known.values())
     if node is not None and len(chosen) != 1:
         raise ShipError(f"--node {node}: name the task with --task, one of {', '.join(known)}")
-    found = [_chosen_node(run, task, snapshot, node) for task in chosen]
+    found = [chosen_node(run, task, snapshot, node) for task in chosen]
     winners = [
         _of_node(reader, task, best, settings)
         for task, best in zip(chosen, found, strict=True)
@@ -68,7 +68,7 @@ def of_run(run: Path, tasks: Sequence[str], node: int | None) -> list[ShippedWin
     return winners
 
 
-def _chosen_node(
+def chosen_node(
     run: Path, task: TaskState, snapshot: Snapshot, number: int | None
 ) -> NodeView | None:
     """Return the node of one task that is shipped, None without a winner."""

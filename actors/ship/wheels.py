@@ -49,7 +49,7 @@ def _compiled(
     package: OpenedPackage, tree: Path, highest: Rung, cpu: str
 ) -> tuple[list[str], list[str]]:
     """Compile what the kernels ask for into the tree; return the wheel's options, and notes."""
-    requests = _requests(package, tree)
+    requests = requests_of(package, tree)
     if not requests:
         return [], ["no C++ or CUDA: the wheel is pure Python"]
     target = msgspec.json.decode(_output(tree, "-c", ASK_TARGET))
@@ -70,7 +70,7 @@ def _compiled(
     return _tags(libraries.values()), notes
 
 
-def _requests(package: OpenedPackage, tree: Path) -> dict[str, Request]:
+def requests_of(package: OpenedPackage, tree: Path) -> dict[str, Request]:
     """Return what the kernels ask for, by importing and calling them once."""
     file = tree.parent / "requests.json"
     done = _run(tree, "-m", f"{package.module}.prebuild", "--requests", str(file))

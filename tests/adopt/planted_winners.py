@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from actors.adopt.call_layouts import layout_of, tensor_layouts
@@ -39,7 +42,7 @@ def bare_winner(source: str, body: str, task: TakenTask) -> str:
         inputs = [
             ("tensor", leaves[n].dtype, leaves[n].shape, leaves[n].stride) for n in task.inputs
         ]
-        cases.append({"inputs": tuple(inputs), "gradients": task.gradients})
+        cases.append({"inputs": tuple(inputs)})
     return (
         f"{source}\n\nclass ModelNew(Model):\n"
         f"    def forward(self, x, *rest):\n        {body}\n\n\n"
@@ -47,14 +50,30 @@ def bare_winner(source: str, body: str, task: TakenTask) -> str:
     )
 
 
-def winner_file(task: str, source: str) -> str:
-    """Return the file of a winner of `task` as a run would write it."""
+def winner_file(
+    task: str,
+    source: str,
+    gradients: tuple[int, ...] | None = None,
+    shapes: Sequence[tuple[int, ...]] = (),
+) -> str:
+    """Return the file of a winner of `task` as a run would write it.
+
+    `gradients`: judged with backward.  `shapes`: of the first input in further judged cases.
+    """
     names = load_task(task, "planted")
     model, inputs = names["Model"](), names["get_inputs"]()
+    first = _judged(model, inputs, gradients)
+    more = [_judged(model, [torch.randn(shape), *inputs[1:]], gradients) for shape in shapes]
+    return drop_in_source(task, source, Release(judged=first, more_judged=tuple(more)))
+
+
+def _judged(
+    model: Any, inputs: Sequence[torch.Tensor], gradients: tuple[int, ...] | None
+) -> Judged:
     with torch.no_grad():
         outputs = model(*inputs)
     state = model.state_dict()
-    judged = Judged(
+    return Judged(
         device="cpu",
         init=Nest(kind="list", items=()),
         inputs=Nest(kind="list", items=tuple(layout_of(value) for value in inputs)),
@@ -62,5 +81,5 @@ def winner_file(task: str, source: str) -> str:
         state=Nest(
             kind="dict", keys=tuple(state), items=tuple(layout_of(t) for t in state.values())
         ),
+        gradients=gradients,
     )
-    return drop_in_source(task, source, Release(judged=judged))

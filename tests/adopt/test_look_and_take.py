@@ -18,7 +18,7 @@ from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
+from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_proof import load_task
 from actors.exit_status import ExitStatus
@@ -316,3 +316,19 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
             done.returncode, done.stdout, len(done.stderr.splitlines())
         )  # fmt: skip
         assert said in done.stderr
+
+
+def test_parts_of_a_task_without_a_winner_become_tasks(tmp_path: Path) -> None:
+    """A block whose run found nothing is opened; modules of other tasks are left alone."""
+    folder = StageFolder(tmp_path / "out")
+    look(ModelFile(MODELS / "vit.py"), folder, 8, ["eager"], silent)
+    patterns = ("blocks.?", "head")
+    taken = take(folder, msgspec.structs.replace(EASY, patterns=patterns), silent)
+    found = take_parts(folder, EASY, ["blocks"], silent)
+    parts = [task for task in found.tasks if task.part_of]
+
+    assert {"blocks", "head"} == {task.name for task in taken.tasks}
+    assert {"blocks", "head", "blocks-norm1"} <= {task.name for task in found.tasks}
+    inside = ("blocks.0.", "blocks.1.")
+    assert all(site.startswith(inside) for task in parts for site in task.sites)
+    assert found.captured_bytes > taken.captured_bytes

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from planted_winners import ONCE, candidate, winner_file
 
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "own-model.md").read_text(encoding="utf-8")
@@ -127,6 +128,10 @@ def test_all_goes_on_after_kill_9_in_its_run_and_in_its_check(tmp_path: Path) ->
     ]
     killed_when(command, folder, lambda: (folder / "runs" / "fast" / "run.db").exists())
     assert (folder / "take.json").exists()
+    task = (folder / "tasks" / "fast" / "fast.py").read_text(encoding="utf-8")
+    (folder / "runs" / "given").mkdir()
+    winner = winner_file(task, candidate(ONCE.format(shift=0.1)))
+    (folder / "runs" / "given" / "best.py").write_text(winner, encoding="utf-8")
     taken_at = (folder / "take.json").stat().st_mtime_ns
     killed_when(command, folder, lambda: (folder / "check.progress").exists())
     assert not (folder / "check.json").exists()

@@ -30,7 +30,9 @@ from actors.agents.solo_agent import read_solution
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.layouts import Leaf, Nest
 from protocol.messages import AgentWork
+from protocol.release import Judged
 from protocol.settings import JudgeRules
 from protocol.values import (
     BACKENDS,
@@ -252,6 +254,23 @@ def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
     assert sorted(known) == sorted(found)
     assert "Start from" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
     assert "Start from" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
+
+
+def test_a_request_says_how_the_inputs_lie_in_memory() -> None:
+    """Contiguous or with which strides; nothing where a run of an older version did not say."""
+    dense = Leaf(dtype="float32", shape=(4, 8))
+    turned = Leaf(dtype="float32", shape=(8, 4), stride=(1, 8))
+
+    def line(*inputs: Leaf) -> str:
+        judged = Judged(device="cuda", init=Nest(kind="list", items=()), outputs=dense, state=dense,
+                        inputs=Nest(kind="list", items=inputs))  # fmt: skip
+        work = make_plan(reference=replace(REFERENCE, judged=judged))
+        return next(x for x in compact(work).stable_text.splitlines() if x.startswith("Inputs:"))
+
+    assert line(dense, dense).endswith(" (contiguous)")
+    assert line(dense, turned).endswith(" (contiguous, but input 1 has strides [1, 8])")
+    assert line(turned).endswith(" (input 0 has strides [1, 8])")
+    assert "Inputs: float32[8]\n" in compact(make_plan()).stable_text
 
 
 def test_a_stance_fits_what_is_known_of_the_task() -> None:

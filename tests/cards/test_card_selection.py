@@ -165,3 +165,16 @@ def test_cards_as_lines() -> None:
     assert text.startswith("## Verified building blocks\n")
     for part in (cards[0].title, "For sm_90+.", cards[0].code.rstrip()):
         assert part in text
+
+
+def test_a_depthwise_convolution_is_no_product_of_matrices() -> None:
+    """A convolution whose groups are its channels gets no card about implicit products."""
+    layer = "self.c = torch.nn.Conv2d(n, {out}, 3, groups={groups})"
+    found = {
+        groups: source_of("x = self.c(x)", init=layer.format(out="n", groups=groups))
+        for groups in ("n", "1")
+    }
+    assert ("depthwise-conv",) == task_operations(found["n"])
+    assert ("conv",) == task_operations(found["1"])
+    assert "cuda-implicit-gemm-conv" in chosen(found["1"], H100, "cuda")
+    assert "cuda-implicit-gemm-conv" not in chosen(found["n"], H100, "cuda")

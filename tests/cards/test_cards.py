@@ -122,6 +122,13 @@ def test_code_that_does_not_compile_is_found() -> None:
     assert "nope" in compile_problem(card)
 
 
+def test_a_name_of_torchs_headers_is_found() -> None:
+    """A card that defines `at` compiles alone, and not in a candidate behind torch's headers."""
+    text = (FOLDER / "cpp-stream-stores.md").read_text(encoding="utf-8")
+    clashing = text.replace("```cpp\n", "```cpp\nstatic int at() { return 1; }\n", 1)
+    assert "at" in compile_problem(parse_card("cpp-stream-stores", clashing))
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.mark.parametrize("card", of_backend("cpp"), ids=name_of)
 def test_a_cpu_card_is_right(card: Card, tmp_path: Path) -> None:

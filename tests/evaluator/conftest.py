@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
+import msgspec
 import pytest
 from evaluator_samples import LIMITS, TASK, candidate, descendants, settles
 
@@ -19,6 +20,15 @@ IN_GOOD_ORDER = {Outcome.CORRECT, Outcome.WRONG, Outcome.COMPILE_FAILED}
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     made = Judge("cpu", LIMITS, tmp_path_factory.mktemp("scratch") / "judge")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def patient_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge for tests that are about no limit: a busy machine changes no outcome."""
+    limits = msgspec.structs.replace(LIMITS, import_s=20.0, check_s=20.0)
+    made = Judge("cpu", limits, tmp_path_factory.mktemp("scratch") / "patient-judge")
     yield made
     made.close()
 

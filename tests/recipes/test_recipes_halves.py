@@ -20,12 +20,14 @@ from protocol.values import Reference
 HALVES = ("float16", "bfloat16")
 
 
+# PyTorch has no average pool over three dimensions in halves on a CPU.
+ON_A_CPU = [name for name in FAMILIES if name != "pools over three dimensions"]
 SOME = ("behind a product: bias, gate, slices", "pools with padding, before and after")
 
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [*((name, "bfloat16") for name in FAMILIES), *((name, "float16") for name in SOME)],
+    [*((name, "bfloat16") for name in ON_A_CPU), *((name, "float16") for name in SOME)],
 )
 def test_each_family_agrees_with_float64_in_halves(bench: Bench, name: str, dtype: str) -> None:
     """Errors are at most eager PyTorch's, which rounds after every operation."""

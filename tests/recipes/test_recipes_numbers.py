@@ -52,6 +52,12 @@ FAMILIES = {
         "return torch.erf(y) - 0.5, F.avg_pool2d(F.elu(x), 2), F.avg_pool1d(x[:, 0], 3)",
         "torch.randn(2, 6, 15, 13)",
     ),
+    "pools over three dimensions": task(
+        "self.p = nn.MaxPool3d((2, 3, 2), stride=2, padding=(1, 1, 0))",
+        "y = self.p(torch.sigmoid(x) * 2.0)\n"
+        "return F.avg_pool3d(y, 2).relu() - 0.5, F.avg_pool3d(x, 3, stride=1, padding=1)",
+        "torch.randn(2, 3, 7, 10, 9)",
+    ),
 }
 
 

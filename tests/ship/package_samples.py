@@ -141,7 +141,8 @@ def _judged(task: str, dtype: str, device: DeviceKind) -> Judged:
     exec(compile(task, "task", "exec"), names)  # noqa: S102
     init, inputs = names["get_init_inputs"](), names["get_inputs"]()
     model = names["Model"](*init).to(device)
-    inputs = [each.to(device) for each in inputs]
+    if device == "cuda":
+        inputs = [each.to(device) for each in inputs]
     if dtype:
         model.to(getattr(torch, dtype))
         inputs = [each.to(getattr(torch, dtype)) for each in inputs]

@@ -13,6 +13,8 @@ from package_samples import PLAIN_KERNELS, imported, package_of, winner_file
 
 from actors.release.decomposition import drop_in_parts
 from actors.ship.kernel_sources import packaged
+from actors.ship.package import package_files, place, write_new_folder
+from actors.ship.shipped_winner import of_file
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -205,6 +207,51 @@ def test_each_judged_case_runs_the_kernels(tmp_path: Path) -> None:
         got = part.forward(*arguments(plain, inputs))
         torch.testing.assert_close(got, plain(*inputs), **close)
         assert before + 2 * kernels == part.stats()["kernel"]
+
+
+SEQUENTIAL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Sequential):
+    def __init__(self, features):
+        super().__init__(nn.Linear(features, features), nn.BatchNorm1d(features))
+        self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
+        self.eval()
+
+    def forward(self, input):
+        total = super().forward(input["self"]) * self.scale
+        return {"total": total, "rows": (input["out"] + 1, total.sum(0))}
+
+
+def get_inputs():
+    return [{"self": torch.randn(4, 16), "out": torch.arange(3)}]
+
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def test_any_names_nesting_and_buffers_make_an_operator(tmp_path: Path) -> None:
+    """Names that begin with a digit, dicts, integers, buffers outside of the state dict."""
+    kernels = SEQUENTIAL.replace("class Model", "class ModelNew")
+    made = package_files("fused-gate", [of_file(winner_file(tmp_path, kernels, SEQUENTIAL))])
+    place(write_new_folder(tmp_path / "p", made.files), tmp_path / "p")
+    part = imported(tmp_path / "p", made.module)
+    plain, winner, inputs = pair(part)
+    with torch.no_grad():
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+        for size in (4, 6):
+            inputs = [{"self": torch.randn(size, 16), "out": torch.arange(3)}]
+            flat = part.forward(*arguments(plain, list(inputs[0].values())))
+            expected = plain(*inputs)
+            torch.testing.assert_close(flat, (expected["total"], *expected["rows"]))
+        program = torch.export.export(winner, tuple(inputs))
+        torch.testing.assert_close(program.module()(*inputs), plain(*inputs))
+    assert part.NAMESPACE in str(program.graph)
+    torch.library.opcheck(part.forward, tuple(arguments(plain, list(inputs[0].values()))))
 
 
 def test_strict_mode_raises_in_place_of_the_original(

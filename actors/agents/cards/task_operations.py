@@ -46,7 +46,7 @@ NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 # The order of likely cost: cards for the first classes come first.
 ORDER = (
-    *("attention", "conv", "matmul", "softmax", "norm", "batch-norm", "loss"),
+    *("attention", "conv", "matmul", "depthwise-conv", "softmax", "norm", "batch-norm", "loss"),
     *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
 )
 SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")
@@ -109,6 +109,9 @@ def _called(call: ast.Call, rank: int) -> Iterator[str]:
     operation = next((op for op, pattern in NAMES if pattern.fullmatch(name)), None)
     if operation is None:
         return
+    if operation == "conv" and _is_depthwise(call):
+        yield "depthwise-conv"  # each channel alone: a stencil, and no product of matrices
+        return
     yield operation
     if CROSS_ENTROPY.search(name):
         yield "softmax"
@@ -119,6 +122,14 @@ def _called(call: ast.Call, rank: int) -> Iterator[str]:
         yield "loss"  # one number of a whole tensor
     elif dimension is not None and 0 <= dimension < max(rank - 1, 1):
         yield "column-reduction"
+
+
+def _is_depthwise(call: ast.Call) -> bool:
+    """Whether a convolution's groups are its input channels: `Conv2d(c, c, 3, groups=c)`."""
+    groups = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "groups"]
+    channels = [ast.unparse(each) for each in call.args[:1]]
+    channels += [ast.unparse(each.value) for each in call.keywords if each.arg == "in_channels"]
+    return bool(groups) and groups == channels[:1] and groups != ["1"]
 
 
 def _is_of_all(call: ast.Call) -> bool:

@@ -33,6 +33,7 @@ from actors.agents.requests.prompting import (
     relation,
 )
 from actors.agents.requests.request import PromptSection, Request, shown_source
+from protocol.layouts import tensors_of
 from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import AttemptView, Outcome, Reference, Role, Task
 
@@ -114,19 +115,30 @@ def _backend_notes(task: Task) -> str:
 
 def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
     device = reference.device
-    sheet = [f"Device: {device.name or device.kind}"]
-    sheet += [f"{name}: {value}" for name, value in device.facts.items()]
+    name = device.name or device.kind
+    sheet = [f"Device: {name}"]
+    sheet += [f"{fact}: {value}" for fact, value in device.facts.items() if value != name]
     return fill(
         "compact/architecture.md",
         task=task.name,
         source=fenced(numbered(task.source)),
-        inputs=reference.inputs or "as get_inputs makes them",
+        inputs=(reference.inputs or "as get_inputs makes them") + _strides(reference),
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
         notes="".join(f"{line}\n" for line in facts.note_lines(reference)),
         hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
         blocks="\n".join(["", *blocks]) if blocks else "",
     )
+
+
+def _strides(reference: Reference) -> str:
+    """Return how the inputs lie in memory; "" where that is not known."""
+    if reference.judged is None:
+        return ""
+    leaves = [*tensors_of(reference.judged.inputs)]
+    strided = [f"input {n} has strides {list(x.stride)}" for n, x in enumerate(leaves) if x.stride]
+    others = "" if len(strided) == len(leaves) else "contiguous" + ", but " * bool(strided)
+    return f" ({others}{', '.join(strided)})" if leaves else ""
 
 
 def _item(line: str) -> str:

@@ -98,6 +98,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
+    # Seconds, and share of the ratio: the same after so long.  Calls that are little more than a
+    # launch vary by a tenth, and their place far behind is known long before.
+    behind_s: float = 1.0
+    most_width_behind: float = 0.25
     # Ratio to the reference's undisturbed time: more than the first widens the interval; more than
     # the second, on a busy host, replaces the reference's time.  Two OpenMP threads that waited for
     # each other made a candidate with one thread 200 times as fast.

@@ -164,7 +164,7 @@ def is_enough(
     """Whether to stop: the interval is narrow, or the time is up.
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
-    wider interval is narrow enough for it.
+    wider interval is narrow enough for it, and a still wider one after a second.
     """
     if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
         return True
@@ -175,7 +175,10 @@ def is_enough(
     if interval is None:
         return False
     is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
-    width = POLICY.enough_width_behind if is_behind else POLICY.enough_interval_width
+    width = POLICY.enough_interval_width
+    if is_behind:
+        is_long = elapsed_s >= POLICY.behind_s
+        width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
     return interval[1] - interval[0] < width
 
 

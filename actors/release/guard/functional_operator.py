@@ -326,10 +326,15 @@ def _argument_names():
         name = parameters[number] if number < len(parameters) else f"input_{number}"
         leaves = len(_leaf_specs(spec))
         names += [name] if spec[0] == "tensor" else [f"{name}_{leaf}" for leaf in range(leaves)]
-    names += [name.replace(".", "_") for name in _STATE_NAMES]
-    return [
-        f"{name}_{number}" if name in names[:number] or name in ("self", "out") else name
-        for number, name in enumerate(names)
+    names += _STATE_NAMES
+    plain = ["".join(c if c.isascii() and c.isalnum() else "_" for c in name) for name in names]
+    return [  # in a schema no name begins with a digit, and "self" and "out" have a meaning
+        f"{name}_{number}"
+        if name in plain[:number] and name[0].isalpha()
+        else f"t{number}_{name}"
+        if not name[0].isalpha() or name in ("self", "out")
+        else name
+        for number, name in enumerate(plain)
     ]
 
 

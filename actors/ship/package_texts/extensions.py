@@ -75,6 +75,8 @@ def _prebuilt(digest):
         record = json.loads((NATIVE / INDEX).read_text())["libraries"][digest]
     except (OSError, KeyError):
         return None, "this package has no prebuilt library of it"
+    if record["kind"] == "hub":
+        return _HubFunctions(record["functions"]), "built by kernel-builder"
     reason = unusable(record)
     if reason:
         return None, reason
@@ -131,6 +133,16 @@ class _Functions:
             torch.ops.load_library(path)
         for name in record["functions"]:
             setattr(self, name, getattr(getattr(torch.ops, space), name).default)
+
+
+class _HubFunctions:
+    """The functions of a library that kernel-builder has built into this package."""
+
+    def __init__(self, functions):
+        from ._ops import ops
+
+        for name, operator in functions.items():
+            setattr(self, name, getattr(ops, operator).default)
 
 
 def _imported(path):
@@ -192,6 +204,8 @@ def _compile(asked, name, folder):
         major, minor = torch.cuda.get_device_capability()
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
     options = {key: asked[key] for key in OPTIONS}
+    # torch loads libraries into one scope: two versions have functions of the same names.
+    options["extra_ldflags"] = ["-Wl,-Bsymbolic", *(asked["extra_ldflags"] or [])]
     cpp_extension.load_inline(
         name=name,
         cpp_sources=list(asked["cpp_sources"]),

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from . import PARTS, extensions
+from .comparison import move
 
 
 def main():
@@ -41,9 +42,8 @@ def use(part):
     if device == "cuda" and not torch.cuda.is_available():
         return "its kernels need a CUDA device"
     with torch.no_grad():
-        moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in part.get_init_inputs()]
-        module = part.ModelNew(*moved).to(device)
-        inputs = [a.to(device) if isinstance(a, torch.Tensor) else a for a in part.get_inputs()]
+        module = part.ModelNew(*move(list(part.get_init_inputs()), device)).to(device)
+        inputs = move(list(part.get_inputs()), device)
         module(*inputs)
     return "; ".join(module.kernel_stats()["reasons"])
 

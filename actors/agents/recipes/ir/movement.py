@@ -199,6 +199,54 @@ def pool_tensor(
     return identity_view(graph, graph.pool(op, node, window))
 
 
+def pool_3d(
+    graph: OperationGraph, op: str, input: object, size: object, stride: object, pad: object
+) -> TensorView:
+    """A pool over three dimensions: over the last two, and then down the first of them."""
+    sizes, steps = three_numbers(size), three_numbers(size if stride is None else stride)
+    edges = three_numbers(pad)
+    planes = pool_tensor(graph, op, input, sizes[1:], steps[1:], edges[1:], 2)
+    *outer, depth, height, width = visible_shape(graph, planes)
+    if not outer:
+        raise UnsupportedOperationError("a pool over too few dimensions")
+    columns = identity_view(graph, graph.view(planes.node, (*outer, depth, height * width)))
+    down = pool_tensor(graph, op, columns, (sizes[0], 1), (steps[0], 1), (edges[0], 0), 2)
+    shape = (*outer, visible_shape(graph, down)[-2], height, width)
+    return identity_view(graph, graph.view(down.node, shape))
+
+
+def three_numbers(value: object) -> tuple[int, int, int]:
+    """A pooling argument for three dimensions."""
+    if isinstance(value, int):
+        return (value, value, value)
+    if isinstance(value, tuple | list) and len(value) == 3:
+        return (int(value[0]), int(value[1]), int(value[2]))
+    raise UnsupportedOperationError("a pooling argument that is not one or three numbers")
+
+
+def pool_of_rank(
+    graph: OperationGraph,
+    op: str,
+    input: object,
+    size: object,
+    stride: object,
+    pad: object,
+    rank: int,
+) -> TensorView:
+    """A pool over the last one, two or three dimensions."""
+    if rank == 3:
+        return pool_3d(graph, op, input, size, stride, pad)
+    return pool_tensor(graph, op, input, size, stride, pad, rank)
+
+
+def window_count(size: object, rank: int) -> int:
+    """The number of places under a pooling window."""
+    if rank == 3:
+        return math.prod(three_numbers(size))
+    high, wide = pool_argument(size, rank)
+    return wide * (high if rank == 2 else 1)
+
+
 def max_pool(rank: int) -> GraphFunction:
     def function(
         graph: OperationGraph,
@@ -210,9 +258,9 @@ def max_pool(rank: int) -> GraphFunction:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> TensorView:
-        if dilation not in (1, (1,), (1, 1)) or ceil_mode or return_indices:
+        if dilation not in (1, (1,), (1, 1), (1, 1, 1)) or ceil_mode or return_indices:
             raise UnsupportedOperationError("a max pool with dilation, ceil_mode or indices")
-        return pool_tensor(graph, "pool_max", input, kernel_size, stride, padding, rank)
+        return pool_of_rank(graph, "pool_max", input, kernel_size, stride, padding, rank)
 
     return function
 
@@ -228,12 +276,11 @@ def avg_pool(rank: int) -> GraphFunction:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> TensorView:
-        padded = padding not in (0, (0,), (0, 0))
+        padded = padding not in (0, (0,), (0, 0), (0, 0, 0))
         if ceil_mode or (padded and not count_include_pad) or divisor_override is not None:
             raise UnsupportedOperationError("an average pool with ceil_mode or counts of its own")
-        total = pool_tensor(graph, "pool_sum", input, kernel_size, stride, padding, rank)
-        size = pool_argument(kernel_size, rank)
-        return apply(graph, "div", total, size[1] * (size[0] if rank == 2 else 1))
+        total = pool_of_rank(graph, "pool_sum", input, kernel_size, stride, padding, rank)
+        return apply(graph, "div", total, window_count(kernel_size, rank))
 
     return function
 
@@ -259,8 +306,8 @@ MOVEMENT_FUNCTIONS: dict[str, GraphFunction] = {
     "split": split,
     "glu": glu,
     "prelu": prelu,
-    **{f"max_pool{rank}d": max_pool(rank) for rank in (1, 2)},
-    **{f"avg_pool{rank}d": avg_pool(rank) for rank in (1, 2)},
+    **{f"max_pool{rank}d": max_pool(rank) for rank in (1, 2, 3)},
+    **{f"avg_pool{rank}d": avg_pool(rank) for rank in (1, 2, 3)},
     **{f"adaptive_avg_pool{rank}d": adaptive(rank, mean) for rank in (1, 2, 3)},
     **{f"adaptive_max_pool{rank}d": adaptive(rank, amax) for rank in (1, 2, 3)},
 }

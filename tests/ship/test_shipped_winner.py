@@ -1,0 +1,88 @@
+"""Laws of the choice: what is shipped is a confirmed winner, or an attempt that a person names."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from package_samples import PLAIN_KERNELS, winner_file
+
+from actors.ship.errors import NothingToShipError, ShipError
+from actors.ship.shipped_winner import chosen_node, of_fitted
+from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from protocol.values import Outcome, Verdict
+
+
+def node(number: int, **changes: Any) -> NodeView:
+    """A correct, faster and confirmed attempt, with changes."""
+    verdict = Verdict(
+        verdict=changes.pop("outcome", Outcome.CORRECT), speedup=2.0, speedup_ci95=(1.9, 2.1),
+        median_us=5.0, reference_us=10.0, profile={"labels": changes.pop("labels", "")},
+    )  # fmt: skip
+    return NodeView(
+        task="t", number=number, parent=0, advice="", verdict=verdict, score_us=5.0, at=0.0,
+        **{"confirmed": True, **changes},
+    )  # fmt: skip
+
+
+def chosen(run: Path, *nodes: NodeView, number: int | None = None, status: str = "finished") -> Any:
+    task = TaskState(name="t", budget=3, status=status, nodes=nodes)
+    return chosen_node(run, task, Snapshot(tasks=(task,), status=status), number)
+
+
+def test_a_confirmed_winner_is_chosen_and_any_correct_attempt_by_its_number(tmp_path: Path) -> None:
+    """--node needs no confirmation; without a winner there is nothing to choose."""
+    assert 1 == chosen(tmp_path, node(1)).number
+    assert 2 == chosen(tmp_path, node(1), node(2, confirmed=False), number=2).number
+    assert chosen(tmp_path) is None
+
+
+def test_a_winner_without_a_kernel_is_not_shipped_by_itself(tmp_path: Path) -> None:
+    """Calls of libraries need no package; --node ships them nevertheless."""
+    plain = node(1, labels="library_only, other")
+    with pytest.raises(NothingToShipError, match=r"no kernel of its own.*--node 1"):
+        chosen(tmp_path, plain)
+    assert plain == chosen(tmp_path, plain, number=1)
+
+
+def test_what_is_not_decided_is_not_shipped(tmp_path: Path) -> None:
+    """A run in progress, a stopped run, a wrong attempt, an unknown one: one line each."""
+    (tmp_path / "lock").write_text("x")
+    first = node(1, confirmed=False)
+    with pytest.raises(NothingToShipError, match=r"was stopped before .* --resume .* --node 1"):
+        chosen(tmp_path, first, status="running")
+    with (tmp_path / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ShipError, match="is in progress"):
+            chosen(tmp_path, first, status="running")
+    wrong = node(2, outcome=Outcome.WRONG)
+    with pytest.raises(ShipError, match="--node 2: its verdict is wrong"):
+        chosen(tmp_path, wrong, number=2)
+    with pytest.raises(ShipError, match="--node 7: t has no such attempt"):
+        chosen(tmp_path, wrong, number=7)
+
+
+def test_an_adopted_models_package_ships_the_winners_that_its_check_kept(tmp_path: Path) -> None:
+    """Before a check all winners are shipped, after it those that it kept."""
+    fitted = tmp_path / "stark_fitted"
+    fitted.mkdir()
+    with pytest.raises(ShipError, match=r"no whole stark_fitted: run `adopt.py fit"):
+        of_fitted(tmp_path)
+    text = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1)).read_text()
+    for number in range(2):
+        (fitted / f"winner_{number}.py").write_text(text)
+    (fitted / "__init__.py").write_text("def fit(model): ...\n")
+    sites = ", ".join(f'{{"module": "winner_{n}", "name": "task{n}"}}' for n in range(2))
+    (fitted / "sites.json").write_text(f'{{"winners": [{sites}]}}')
+    winners, files = of_fitted(tmp_path)
+    assert ["winner_0", "winner_1"] == [winner.name for winner in winners]
+    assert {"__init__.py", "sites.json"} == set(files)
+    (tmp_path / "check.json").write_text('{"kept": ["task1"]}')
+    winners, files = of_fitted(tmp_path)
+    assert ["winner_1"] == [winner.name for winner in winners]
+    assert "winner_0" not in files["sites.json"]
+    (tmp_path / "check.json").write_text('{"kept": []}')
+    with pytest.raises(NothingToShipError, match="kept no winner"):
+        of_fitted(tmp_path)
