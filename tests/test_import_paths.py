@@ -64,9 +64,9 @@ def test_a_task_imports_the_users_package(package: Path, tmp_path: Path) -> None
     rules = JudgeRules(import_paths=folders)
     judge = Judge("cpu", limits, tmp_path / "scratch" / "judge", rules=rules)
     try:
+        verdict = judge.judge(task, CANDIDATE)
         if judge.level < 2:
             pytest.skip("this machine's sandbox can't make a folder read-only")
-        verdict = judge.judge(task, CANDIDATE)
         assert isinstance(verdict, Verdict)
         assert Outcome.CORRECT is verdict.verdict, verdict
     finally:

@@ -70,6 +70,13 @@ def get_grad_inputs():
 """
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory for the file that a task is imported from."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("own_folder")
 def test_a_task_with_get_grad_inputs_is_differentiated_as_it_says(torch: ModuleType) -> None:
     """Marked inputs get gradients and no others; gradients of outputs are the task's own."""
     from actors.evaluator.children.task_module import TaskModule
@@ -93,6 +100,7 @@ def test_a_task_with_get_grad_inputs_is_differentiated_as_it_says(torch: ModuleT
         (("return x[ids] * y", "y.mul_(x); return x.mul_(2)"), "raised RuntimeError"),
     ],
 )
+@pytest.mark.usefixtures("own_folder")
 def test_a_task_that_can_t_be_differentiated_is_told_why(
     torch: ModuleType, change: tuple[str, str], expected: str
 ) -> None:
