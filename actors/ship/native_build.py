@@ -151,7 +151,7 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
     if rung == "stable":
         _write_forwarding_headers(place / "include")
         includes.insert(0, str(place / "include"))
-    name = re.sub(r"\W", "_", f"{request.name}_{digest[:8]}")
+    name = re.sub(r"\W", "_", f"{request.name}_{digest}")
     cflags, cpu = portable(request.extra_cflags or [], target.cpu)
     card = ["-DUSE_CUDA"] if request.is_cuda else []  # declares what the stable ABI has for it
     spec = {

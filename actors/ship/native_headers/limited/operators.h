@@ -29,11 +29,4 @@ struct Operator<function> {
   }
 };
 
-template <class... Arguments, void (*function)(Arguments...)>
-struct Operator<function> {
-  static void call(schema_t<Arguments>... arguments) {
-    function(static_cast<Arguments>(arguments)...);
-  }
-};
-
 }  // namespace stark

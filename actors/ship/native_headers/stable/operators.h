@@ -18,6 +18,11 @@ struct Value<torch::Tensor> {
   static type out(const torch::Tensor& value) { return value.held(); }
 };
 template <>
+struct Value<void> {
+  using type = void;
+  static std::string name() { return "()"; }
+};
+template <>
 struct Value<bool> {
   using type = bool;
   static std::string name() { return "bool"; }
@@ -84,7 +89,11 @@ template <class Result, class... Arguments, Result (*function)(Arguments...)>
 struct Operator<function> {
   static typename Value<plain_t<Result>>::type call(
       typename Value<plain_t<Arguments>>::type... arguments) {
-    return Value<plain_t<Result>>::out(called(Value<plain_t<Arguments>>::in(arguments)...));
+    if constexpr (std::is_void_v<Result>) {
+      called(Value<plain_t<Arguments>>::in(arguments)...);
+    } else {
+      return Value<plain_t<Result>>::out(called(Value<plain_t<Arguments>>::in(arguments)...));
+    }
   }
   static std::string schema(const char* name) {
     return stark::schema<Arguments...>(name, Value<plain_t<Result>>::name());
@@ -93,21 +102,6 @@ struct Operator<function> {
  private:
   static Result called(plain_t<Arguments>... arguments) {
     return function(static_cast<Arguments>(arguments)...);
-  }
-};
-
-template <class... Arguments, void (*function)(Arguments...)>
-struct Operator<function> {
-  static void call(typename Value<plain_t<Arguments>>::type... arguments) {
-    called(Value<plain_t<Arguments>>::in(arguments)...);
-  }
-  static std::string schema(const char* name) {
-    return stark::schema<Arguments...>(name, "()");
-  }
-
- private:
-  static void called(plain_t<Arguments>... arguments) {
-    function(static_cast<Arguments>(arguments)...);
   }
 };
 
