@@ -153,13 +153,15 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
         includes.insert(0, str(place / "include"))
     name = re.sub(r"\W", "_", f"{request.name}_{digest[:8]}")
     cflags, cpu = portable(request.extra_cflags or [], target.cpu)
+    card = ["-DUSE_CUDA"] if request.is_cuda else []  # declares what the stable ABI has for it
     spec = {
         "name": name,
         "sources": [file for file in sources if file.endswith((".cpp", ".cu"))],
         "include_dirs": includes + (request.extra_include_paths or []),
-        "cxx": cflags,
-        "nvcc": request.extra_cuda_cflags or [],
-        "link": request.extra_ldflags or [],
+        "cxx": [*card, *cflags],
+        "nvcc": [*card, *(request.extra_cuda_cflags or [])],
+        # torch loads libraries into one scope: two versions have functions of the same names.
+        "link": ["-Wl,-Bsymbolic", *(request.extra_ldflags or [])],
         "cuda": request.is_cuda,
         "agnostic": rung != "python",
         "out": "lib",

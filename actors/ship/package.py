@@ -259,7 +259,7 @@ def opened(folder: Path) -> OpenedPackage:
                 module=path.parent.name,
                 name=record["name"],
                 version=record["version"],
-                license=record["license"],
+                license=record.get("license", ""),
                 parts=tuple(record["parts"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:

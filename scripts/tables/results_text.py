@@ -19,9 +19,10 @@ from scripts.tables.result_rows import ProblemRow
 
 MAX_IDEA = 150  # characters of an attempt's idea, and of why it failed
 NOTES = """\
-**best**: the fastest correct candidate, confirmed in fresh processes; its speed-up against eager
-with the 95 % interval, and against torch.compile's two modes by their times. **attempts**: correct
-/ compiled / all. **tokens**: of all its model calls. **USD for 1 %**: dollars for each percent of
+**best**: the fastest correct candidate, confirmed in fresh processes unless it is marked;
+its speed-up against eager with the 95 % interval, and against torch.compile's two modes by their
+times. **attempts**: correct / compiled / all. **tokens**, **USD**: of all its model calls; **USD an
+attempt**: of those that have a verdict. **USD for 1 %**: dollars for each percent of
 eager's time that is saved. **minutes**: of its own leases. A dash was not measured. Each winner is
 the candidate as its model wrote it."""
 
@@ -36,6 +37,20 @@ class TaskPage(Value, frozen=True, kw_only=True):
     spend: Spend = Spend()
     winner: str = ""  # the name of its file; "": none is faster
     notes: tuple[str, ...] = ()
+
+    @property
+    def attempts_usd(self) -> float | None:
+        """The cost of the attempts that have a verdict; None where a price is not known."""
+        prices = [one.usd for one in self.attempts]
+        return None if None in prices else sum(price or 0.0 for price in prices)
+
+    @property
+    def best_remark(self) -> str:
+        """What limits the best figure; "" for one that was confirmed to be faster."""
+        if not self.winner:
+            return " (not faster)"
+        confirmed = {one.number for one in self.attempts if one.confirmed}
+        return "" if self.row.node in confirmed else " (first look)"
 
 
 class RunPage(Value, frozen=True, kw_only=True):
@@ -94,14 +109,15 @@ def _summary_row(task: TaskPage) -> list[str]:
     else:
         interval = row.speed_eager_ci95
         best = [
-            formatting.duration(row.best_us) + ("" if task.winner else " (not faster)"),
+            f"{formatting.duration(row.best_us)}{task.best_remark}",
             times(row.speed_eager),
             DASH if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}",
             times(row.speed_compile),
             times(row.speed_max_autotune),
         ]
     cached = f" ({spend.cached_tokens:,} cached)" if spend.cached_tokens else ""
-    each = row.usd / row.attempts if row.usd is not None and row.attempts else None
+    spent = task.attempts_usd
+    each = spent / len(task.attempts) if spent is not None and task.attempts else None
     return [
         name,
         *(formatting.duration(us) for us in (row.eager_us, row.compile_us, row.max_autotune_us)),
@@ -129,10 +145,13 @@ def _means(page: RunPage) -> str:
         if known:
             mean = math.exp(sum(map(math.log, known)) / len(known))
             parts.append(f"{times(mean)} against {name} ({len(known)} problems)")
-    attempts = sum(task.row.attempts for task in page.tasks)
+    attempts = sum(len(task.attempts) for task in page.tasks)
+    prices = [task.attempts_usd for task in page.tasks]
+    known = [price for price in prices if price is not None]
+    is_known = attempts and len(known) == len(prices)
+    each = f", {sum(known) / attempts:.3f} USD each" if is_known else ""
     total = formatting.total_spend([task.spend for task in page.tasks])
-    each = "" if total.usd is None or not attempts else f", {total.usd / attempts:.3f} USD each"
-    spent = f"{attempts} attempts{each}: {formatting.spend_line(total)}"
+    spent = f"{attempts} attempts{each}; all calls: {formatting.spend_line(total)}"
     means = f"Geometric means: {', '.join(parts)}. " if parts else ""
     return f"{means}{spent}."
 
@@ -147,7 +166,7 @@ def _task(task: TaskPage) -> str:
             f" of eager ({formatting.duration(row.best_us)})."
         )
     lines += [f"Note: {note}" for note in task.notes]
-    return "\n\n".join([head, "\n".join(lines), _attempts(task)]).replace("\n\n\n", "\n\n")
+    return "\n\n".join(part for part in (head, "\n".join(lines), _attempts(task)) if part)
 
 
 def _attempts(task: TaskPage) -> str:

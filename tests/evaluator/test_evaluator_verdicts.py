@@ -110,7 +110,7 @@ def test_a_failed_import_is_compile_failed(judged: Judged, source: str, reason: 
         ("return (torch.relu(x * self.scale + y) + self.bias).double()", "dtype float64"),
         ("return torch.relu(x * self.scale + y)[:16]", "shape [16, 64]"),
         ("return (torch.relu(x * self.scale + y) + self.bias,)", "a tuple of 1"),
-        ("return None", "a none"),
+        ("return None", "is None"),
         ("x.add_(1); return torch.relu((x - 1) * self.scale + y) + self.bias", "input 0"),
         ("return torch.full_like(x, float('nan'))", "got nan"),
     ],

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from evaluator_samples import candidate
 
+from actors.evaluator.case_references import combined_baselines, combined_reference
 from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.timing.baseline_cache import ReferenceBaselines
 from actors.evaluator.worker import combine_verdicts
 from protocol.values import CaseResult, Outcome, Reference, Task, TaskCase, Verdict
 
@@ -79,3 +81,23 @@ def test_rounds_are_combined_case_by_case() -> None:
     fast = combine_verdicts([round_of(1.0), round_of(0.95), round_of(1.0)])
     assert fast.speedup == pytest.approx(2.0)
     assert fast.is_faster
+
+
+def test_times_of_a_reference_are_means_of_its_cases() -> None:
+    """torch.compile's time is one only where every case has one, and is pending while one is."""
+    measured = [
+        Reference(eager_us=eager, compile_us=compiled, inputs=f"float32[{eager:g}]")
+        for eager, compiled in ((4.0, 2.0), (16.0, 8.0), (1.0, 1.0))
+    ]
+    cases = tuple(msgspec.structs.replace(case, weight=1 / 3) for case in CASES)
+    found = combined_reference(cases, measured)
+    assert (4.0, 16 ** (1 / 3)) == (
+        pytest.approx(found.eager_us),
+        pytest.approx(found.compile_us),
+    )
+    assert ["float32[4]", "float32[16]", "float32[1]"] == [case.inputs for case in found.cases]
+    pending = [*measured[:2], msgspec.structs.replace(measured[2], baselines_pending=True)]
+    assert combined_reference(cases, pending).compile_us is None
+    assert combined_reference(cases, pending).baselines_pending
+    lacking = [ReferenceBaselines(eager_us=4.0, compile_us=2.0), ReferenceBaselines(eager_us=1.0)]
+    assert combined_baselines(cases[:2], lacking) == ReferenceBaselines(eager_us=2.0)

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from drop_in_samples import TASK, candidate, drop_in, imported, judged
@@ -368,3 +369,53 @@ def test_a_module_that_changes_its_dtype_changes_its_case(tmp_path: Path) -> Non
         winner.to(torch.float32)
         winner(torch.randn(7, 16), torch.randn(7, 16))
         assert 3 == winner.kernel_stats()["kernel"]
+
+
+TRAINED = """
+import torch
+from torch import nn
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y, weight, bias, slope):
+        below = x @ weight.t() + bias
+        ctx.save_for_backward(x, weight, below)
+        ctx.slope = slope
+        return torch.relu(below) * slope + y
+
+    @staticmethod
+    def backward(ctx, above):
+        x, weight, below = ctx.saved_tensors
+        inner = above * (below > 0) * ctx.slope
+        return inner @ weight, above, inner.t() @ x, inner.sum(0), None
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, slope=0.5):
+        super().__init__()
+        self.lin = nn.Linear(features, features)
+        self.slope = slope
+
+    def forward(self, x, y):
+        return Scaled.apply(x, y, self.lin.weight, self.lin.bias, self.slope)
+"""
+
+
+def test_a_winner_that_was_judged_with_its_backward_pass_trains_with_its_kernels(
+    tmp_path: Path,
+) -> None:
+    """Gradients of the judged inputs and of parameters are the kernels' own; others are plain."""
+    first = msgspec.structs.replace(judged(imported(TASK, tmp_path)), gradients=(0,))
+    source = drop_in_source(TASK, TRAINED, Release(judged=first))
+    plain, winner, (x, y) = pair(imported(source, tmp_path))
+    for module in (plain, winner):
+        leaf = x.clone().requires_grad_()
+        module(leaf, y).square().sum().backward()
+        module.seen = leaf.grad
+    torch.testing.assert_close(winner.seen, plain.seen)
+    for got, expected in zip(winner.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, expected.grad)
+    assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
+    winner(x, y.clone().requires_grad_()).sum().backward()  # judged without a gradient of y
+    assert 1 == winner.kernel_stats()["plain"]

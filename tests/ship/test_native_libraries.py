@@ -46,6 +46,10 @@ void fill(torch::Tensor& x, double value) {
   std::fill_n(x.data_ptr<float>(), x.numel(), static_cast<float>(value));
 }
 """
+OTHER_VERSION = """
+#include <torch/extension.h>
+int64_t rows(torch::Tensor x) { return -1; }
+"""
 # Not in the stable part: the rung `limited` has it.
 NEEDS_TORCH = """
 #include <torch/extension.h>
@@ -106,12 +110,14 @@ def test_each_source_is_built_on_the_highest_rung_that_works(tmp_path: Path) -> 
         "c0de000000000002": request(MANY_TYPES, "both", "rows", "fill"),
         "c0de000000000003": request(NEEDS_TORCH, "summed"),
         "c0de000000000004": request(BOUND),
+        "c0de000000000005": request(OTHER_VERSION, "rows"),
     }
     target = Target(torch="2", python=sys.implementation.cache_tag or "", cpu="v2")
     folder = tmp_path / "native"
     made, notes = build_all(requests, "stable", target, folder, tmp_path / "scratch")
-    assert ["stable", "stable", "limited", "python"] == [each.rung for each in made.values()]
-    assert ["path", "operators", "operators", "python"] == [each.kind for each in made.values()]
+    rungs = ["stable", "stable", "limited", "python", "stable"]
+    kinds = ["path", "operators", "operators", "python", "operators"]
+    assert (rungs, kinds) == ([m.rung for m in made.values()], [m.kind for m in made.values()])
     assert any("part: stable: main.cpp, line " in note and "cumsum" in note for note in notes)
     assert any("part: stable: the source binds itself to Python" in note for note in notes)
     for each in made.values():
@@ -123,6 +129,7 @@ def test_each_source_is_built_on_the_highest_rung_that_works(tmp_path: Path) -> 
     torch.testing.assert_close(first, -(x * 3 + 0.5))
     assert torch.equal(torch.zeros(4, 2), second)
     assert 4 == ops.rows(x)
+    assert -1 == torch.ops.stark_native_c0de000000000005.rows(x)
     ops.fill(x, 2.0)
     assert torch.equal(torch.full((4, 8), 2.0), x)
     with pytest.raises(RuntimeError, match="two dimensions"):

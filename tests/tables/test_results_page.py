@@ -66,6 +66,17 @@ def test_the_page_says_what_answered_and_nothing_of_the_machine_but_its_device(
     assert not [word for word in ("/home", "10.0.0.7", "private", str(tmp_path)) if word in text]
 
 
+def test_a_run_under_way_shows_first_looks_and_counts_what_has_a_verdict(tmp_path: Path) -> None:
+    """Calls for an attempt that is not judged yet are in the sum, and in no attempt's price."""
+    sample = Sample(tmp_path / "run", names=(RELU,), status="running")
+    sample.add_call(f"{RELU}/1/write", 0.6)
+    sample.add_call(f"{RELU}/9/write", 7.0)
+    sample.db.close()
+    page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert "400 µs (first look)" in page
+    assert "6 attempts, 0.100 USD each; all calls: 7.60 USD" in page
+
+
 def test_two_runs_of_one_problem_have_a_winner_each(tmp_path: Path) -> None:
     """The second file is named after its run."""
     for name in ("first", "second"):

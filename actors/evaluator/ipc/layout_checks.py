@@ -157,6 +157,8 @@ def _kind(layout: Layout) -> str:
         return f"a {layout.kind} of {len(layout.items)}"
     if isinstance(layout, Leaf):
         return "a tensor"
+    if isinstance(layout, Plain) and layout.kind == "none":
+        return "None"
     return (
         f"a {layout.type_name[:MAX_TEXT_CHARS]}"
         if isinstance(layout, Other)

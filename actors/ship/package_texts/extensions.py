@@ -204,6 +204,8 @@ def _compile(asked, name, folder):
         major, minor = torch.cuda.get_device_capability()
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
     options = {key: asked[key] for key in OPTIONS}
+    # torch loads libraries into one scope: two versions have functions of the same names.
+    options["extra_ldflags"] = ["-Wl,-Bsymbolic", *(asked["extra_ldflags"] or [])]
     cpp_extension.load_inline(
         name=name,
         cpp_sources=list(asked["cpp_sources"]),

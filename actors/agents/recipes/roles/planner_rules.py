@@ -61,6 +61,9 @@ def base_candidate(work: AgentWork) -> tuple[Knobs, CompiledCandidate]:
 
     Raises `UnsupportedSourceError` where none compile: then no knob helps at any node of the task.
     """
+    judged = work.reference.judged
+    if judged is not None and judged.gradients is not None:
+        raise UnsupportedSourceError("it has no rules for a backward pass")
     compile_inputs = compile_inputs_of(work)
     first = default_knobs(work.task.backend)
     node_knobs = read_knobs(work.node.source)

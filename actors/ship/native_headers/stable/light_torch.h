@@ -21,10 +21,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace c10 {
-using torch::headeronly::IntHeaderOnlyArrayRef;
-}
-
+#pragma GCC visibility push(hidden)
 namespace torch {
 
 using torch::headeronly::ScalarType;
@@ -234,6 +231,8 @@ inline torch::Device device_of(const torch::Tensor& tensor) { return tensor.devi
 #define AT_CUDA_CHECK STD_CUDA_CHECK
 #define C10_CUDA_KERNEL_LAUNCH_CHECK STD_CUDA_KERNEL_LAUNCH_CHECK
 #endif
+
+#pragma GCC visibility pop
 
 #undef TORCH_CHECK
 #define TORCH_CHECK STD_TORCH_CHECK
