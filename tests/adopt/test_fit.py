@@ -219,3 +219,17 @@ def test_no_recorded_value_is_in_any_other_file(folder: StageFolder) -> None:
     assert len(others) > 8
     assert not [word for word in words for text in others if len(word) > 6 and word in text]
     assert not [pair for pair in pairs for text in others if pair in text]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiler_takes_calls_of_another_shape_without_a_break(folder: StageFolder) -> None:
+    """Sizes become symbols at the second shape; the fitted modules stay in one graph."""
+    package, model, found = load_package(folder), ModelFile(FILE).build(), []
+    assert FAST == package.fit(model)
+    torch._dynamo.reset()
+    model.compile(backend="eager", fullgraph=True)
+    with torch.no_grad():
+        for rows in (512, 128, 200, 512):
+            found.append(model(torch.randn(rows, 64)))
+    torch._dynamo.reset()
+    assert [512, 128, 200, 512] == [len(each) for each in found]

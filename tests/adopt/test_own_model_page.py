@@ -34,14 +34,24 @@ def test_the_page_has_a_command_for_each_stage() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
-    """Each command ends with a status that says that it did its work."""
+    """Each command ends with a status that says that it did its work.
+
+    The rule book may find nothing on this machine: a second run has a winner for fit and check.
+    """
     found = re.search(r"```python\n# (mymodel\.py)\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     (tmp_path / found[1]).write_text(found[2])
     for command in COMMANDS:
         words = shlex.split(command)
         words[1] = str(TOP / words[1])
+        if words[2] == "fit":
+            task = (tmp_path / "adopt/mymodel/tasks/module/module.py").read_text(encoding="utf-8")
+            given = tmp_path / "adopt/mymodel/runs/given"
+            given.mkdir()
+            winner = winner_file(task, task.replace("class Model(", "class ModelNew("))
+            (given / "best.py").write_text(winner, encoding="utf-8")
         if "--budget" in words:
             words[words.index("--budget") + 1] = "3"
         done = subprocess.run(
@@ -49,8 +59,6 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
             cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if words[2] == "fit" and "no winner" in done.stderr:
-            return  # the rule book found nothing faster on this machine
         assert done.returncode in (0, 1), command + done.stdout + done.stderr
         assert "Traceback" not in done.stderr
 

@@ -26,6 +26,7 @@ import torch
 _PLAIN = {"none": lambda word: None, "bool": lambda word: word == "True", "int": int,
           "float": float, "str": str, "dtype": lambda word: getattr(torch, word)}  # fmt: skip
 _OWN = frozenset(vars(torch.nn.Module())) | {"forward", "__reduce_ex__"}
+_OTHER = "another layout"
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
 
@@ -95,6 +96,7 @@ class FittedForward:
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
         self.number = next(_numbers)
         _fitted[self.number] = self
+        self.constant_misfit = _constant_misfit(self.number)
 
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
@@ -135,7 +137,7 @@ class FittedForward:
         if torch.compiler.is_exporting():
             return self.original(*args, **kwargs)
         reason, tensors = self.fitting((args, kwargs))
-        if reason or _state_misfit(self.number):
+        if reason or self.constant_misfit():
             return self.original(*args, **kwargs)
         return self.nested(self.twin(*[tensors[number] for number in self.inputs]))
 
@@ -265,8 +267,15 @@ def _state_misfit(number):
     return ""
 
 
-# What `torch.compiler.assume_constant_result` sets: it is decided while a graph is traced.
-_state_misfit._dynamo_marked_constant = True
+def _constant_misfit(number):
+    """Return a function without arguments for a compiler, which can't pass every number on."""
+
+    def misfit():
+        return _state_misfit(number)
+
+    # What `torch.compiler.assume_constant_result` sets: it is decided while a graph is traced.
+    misfit._dynamo_marked_constant = True
+    return misfit
 
 
 def _misfit(value, spec, tensors, gradients):
@@ -276,6 +285,8 @@ def _misfit(value, spec, tensors, gradients):
         if not isinstance(value, torch.Tensor):
             return f"a {type(value).__name__} in place of a tensor"
         if value.shape != spec[2] or value.dtype is not spec[1]:
+            if torch.compiler.is_compiling():
+                return _OTHER  # a text of symbolic sizes would break the graph
             return f"{value.dtype}{list(value.shape)} in place of {spec[1]}{list(spec[2])}"
         if value.device.type != spec[4]:
             return f"a tensor on {value.device.type}"
@@ -289,6 +300,8 @@ def _misfit(value, spec, tensors, gradients):
         return ""
     if kind == "plain":
         same = type(value) is type(spec[1]) and value == spec[1]
+        if torch.compiler.is_compiling():
+            return "" if same else _OTHER
         return "" if same else f"{value!r} in place of {spec[1]!r}"
     if kind == "dict":
         if not isinstance(value, dict) or tuple(value) != spec[1]:
