@@ -10,7 +10,7 @@ from importlib import resources
 from actors.release.composition import GUARD_TEXTS, MARKER, UnreleasableError
 
 REPLACED = {"kernel_module.py": "kernel_import.py"}  # a package has files in place of one text
-LAST_TEXT = "functional_operator.py"
+LAST_TEXTS = ("package_guard.py", "functional_operator.py")
 HASH = re.compile(r""""hash": ['"][^'"]*['"]""")
 LIMITS = re.compile(r""""limits": (\([^)]*\))""")
 HEAD = '''"""{title}: `ModelNew`, a drop-in for `Model`, and the operator `forward`."""
@@ -45,7 +45,7 @@ def package_module(title: str, judged: str, namespace: str) -> str:
     if count != 1:
         raise UnreleasableError("the winner's file does not say what was judged")
     folder = resources.files(__package__).joinpath("guard")
-    names = [REPLACED.get(name, name) for name in (*GUARD_TEXTS, LAST_TEXT)]
+    names = [REPLACED.get(name, name) for name in (*GUARD_TEXTS, *LAST_TEXTS)]
     texts = [folder.joinpath(name).read_text(encoding="utf-8") for name in names]
     pieces = "\n\n\n".join(text.partition(MARKER)[2].strip() for text in texts)
     return HEAD.format(title=title, judged=named, texts=pieces)
