@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.release.composition import drop_in_source
 from protocol.release import Judged, Limit, Release
@@ -91,3 +93,11 @@ def drop_in(folder: Path, source: str, task: str = TASK, limits: tuple[Limit, ..
     """Return the imported drop-in file of a candidate."""
     release = Release(judged=judged(imported(task, folder)), limits=limits)
     return imported(drop_in_source(task, source, release), folder)
+
+
+def pair(file: Any) -> tuple[Any, Any, list[torch.Tensor]]:
+    """Return a plain module, a winner with the same parameters, and inputs."""
+    plain = file.Model(*file.get_init_inputs())
+    winner = file.ModelNew(*file.get_init_inputs())
+    winner.load_state_dict(plain.state_dict())
+    return plain, winner, file.get_inputs()
