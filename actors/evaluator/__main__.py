@@ -60,7 +60,7 @@ def _parser() -> OneLineParser:
 
 
 def _add_judge_arguments(parser: OneLineParser) -> None:
-    parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
+    _add_task_arguments(parser)
     parser.add_argument(
         "--candidate",
         type=Path,
@@ -68,26 +68,6 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         default=[],
         metavar="FILE",
         help="a file that defines ModelNew; may be given several times",
-    )
-    parser.add_argument(
-        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
-    )
-    parser.add_argument(
-        "--dtype",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
-        metavar="WORD",
-        help="judge the task in this dtype: bfloat16, float16, float32 or float64",
-    )
-    parser.add_argument(
-        "--backward", action="store_true", help="judge forward and backward, as one call"
-    )
-    parser.add_argument(
-        "--import-path",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with a package that the task imports; candidates can read it",
     )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
@@ -129,6 +109,30 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         type=_seconds,
         metavar="S",
         help=f"seconds of timing at most (default {settings.Limits().time_s:g})",
+    )
+
+
+def _add_task_arguments(parser: OneLineParser) -> None:
+    parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
+    parser.add_argument(
+        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
+    )
+    parser.add_argument(
+        "--dtype",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="WORD",
+        help="judge the task in this dtype: bfloat16, float16, float32 or float64",
+    )
+    parser.add_argument(
+        "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with a package that the task imports; candidates can read it",
     )
 
 

@@ -141,15 +141,8 @@ def package_files(
     }
     files = {f"{module}/{file}": text for file, text in common.items()}
     for part, texts in sources.items():
-        title = f"{part} of {name}"
-        files[f"{module}/{part}/__init__.py"] = PART_INIT.format(title=title)
-        files[f"{module}/{part}/original.py"] = texts["original"]
-        files[f"{module}/{part}/kernels.py"] = texts["kernels"]
-        try:
-            guarded = package_module(title, texts["judged"], spaces[part])
-        except UnreleasableError as error:
-            raise ShipError(f"{part} can't be shipped: {error}") from error
-        files[f"{module}/{part}/drop_in.py"] = guarded
+        part_files = _part_files(part, name, texts, spaces[part])
+        files |= {f"{module}/{part}/{file}": text for file, text in part_files.items()}
     if fitted is None:
         files[f"{module}/__init__.py"] = _init_text(name, version, list(parts))
     else:
@@ -163,16 +156,7 @@ def package_files(
         "parts": {part: winner.origin for part, winner in parts.items()},
     }
     files[f"{module}/{PROVENANCE}"] = json.dumps(record, indent=1) + "\n"
-    packages = ", ".join(f'"{path}"' for path in (module, *(f"{module}.{p}" for p in parts)))
-    files["pyproject.toml"] = PYPROJECT.format(
-        name=name,
-        version=version,
-        description=f"Kernels for {', '.join(parts)}, with the original modules beside them",
-        torch=TORCH,
-        more=', "triton"' if any(uses_triton(winner) for winner in winners) else "",
-        license=f'license = "{license_name}"\n' if license_name else "",
-        packages=packages,
-    )
+    files["pyproject.toml"] = _pyproject(name, version, parts, license_name)
     return PackageFiles(
         name=name,
         module=module,
@@ -181,6 +165,39 @@ def package_files(
         parts=parts,
         namespaces=spaces,
         files=files,
+    )
+
+
+def _part_files(
+    part: str, package: str, texts: Mapping[str, str], namespace: str
+) -> dict[str, str]:
+    """Return the files of one winner's folder: name -> text; `namespace`: of its operator."""
+    title = f"{part} of {package}"
+    try:
+        guarded = package_module(title, texts["judged"], namespace)
+    except UnreleasableError as error:
+        raise ShipError(f"{part} can't be shipped: {error}") from error
+    return {
+        "__init__.py": PART_INIT.format(title=title),
+        "original.py": texts["original"],
+        "kernels.py": texts["kernels"],
+        "drop_in.py": guarded,
+    }
+
+
+def _pyproject(
+    name: str, version: str, parts: Mapping[str, ShippedWinner], license_name: str
+) -> str:
+    module = checked_name(name)
+    packages = ", ".join(f'"{path}"' for path in (module, *(f"{module}.{p}" for p in parts)))
+    return PYPROJECT.format(
+        name=name,
+        version=version,
+        description=f"Kernels for {', '.join(parts)}, with the original modules beside them",
+        torch=TORCH,
+        more=', "triton"' if any(map(uses_triton, parts.values())) else "",
+        license=f'license = "{license_name}"\n' if license_name else "",
+        packages=packages,
     )
 
 

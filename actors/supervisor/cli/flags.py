@@ -315,22 +315,7 @@ def _parser() -> OneLineParser:
     )
     parser.refusal = UsageError
     parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
-    parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
-    parser.add_argument(
-        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
-    )
-    parser.add_argument(
-        "--dtype", type=nonempty_word, metavar="WORD", help="judge it in bfloat16, float16, …"
-    )
-    parser.add_argument(
-        "--backward", action="store_true", help="judge forward and backward, as one call"
-    )
-    parser.add_argument(
-        "--import-path",
-        action="append",
-        metavar="DIR",
-        help="a folder with a package that the tasks import; candidates can read it",
-    )
+    _add_task_arguments(parser)
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
     for option in OPTIONS:
@@ -374,3 +359,22 @@ def _parser() -> OneLineParser:
         "--steer", action="store_true", help="with --watch: let the page ask things of the run"
     )
     return parser
+
+
+def _add_task_arguments(parser: OneLineParser) -> None:
+    parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
+    parser.add_argument(
+        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
+    )
+    parser.add_argument(
+        "--dtype", type=nonempty_word, metavar="WORD", help="judge it in bfloat16, float16, …"
+    )
+    parser.add_argument(
+        "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        metavar="DIR",
+        help="a folder with a package that the tasks import; candidates can read it",
+    )
