@@ -12,6 +12,7 @@ from statistics import quantiles
 from actors.evaluator.ipc.orders import CandidateRaised
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.evaluator.timing import timing_statistics
 
 MIN_BLOCKS = 3
 MAX_BLOCKS = 200
@@ -37,7 +38,7 @@ def timed_calls(
         if number == 0:
             began = time.monotonic()
             continue
-        calls = max(1, round(BLOCK_S / spent_s))
+        calls = timing_statistics.calls_a_block(spent_s, BLOCK_S)
         blocks_us.append(spent_s * 1e6)
         if time.monotonic() - began >= seconds and len(blocks_us) >= MIN_BLOCKS:
             break
