@@ -29,14 +29,9 @@ from actors.release.guard.judged_values import (
 # --- under torch.compile: one operator that the compiler does not look into ---
 
 
-def _operator(handle, inputs, state, case=0):
-    """Run one module on flat inputs; return flat, contiguous outputs of their own memory."""
-    module = _modules[handle]
-    flat = iter(inputs)
-    args = [_nest(spec, flat) for spec in _INPUTS[case]]
-    with _torch.no_grad():
-        outputs = _tensors_of(_run(module, args))
-    held = {tensor.untyped_storage().data_ptr() for tensor in (*inputs, *state)}
+def _fresh(outputs, tensors):
+    """Return outputs as contiguous tensors that share no memory with `tensors` or each other."""
+    held = {tensor.untyped_storage().data_ptr() for tensor in tensors}
     fresh = []
     for output in outputs:
         output = output.detach().contiguous()
@@ -45,6 +40,16 @@ def _operator(handle, inputs, state, case=0):
         held.add(output.untyped_storage().data_ptr())
         fresh.append(output)
     return fresh
+
+
+def _operator(handle, inputs, state, case=0):
+    """Run one module on flat inputs; return flat, contiguous outputs of their own memory."""
+    module = _modules[handle]
+    flat = iter(inputs)
+    args = [_nest(spec, flat) for spec in _INPUTS[case]]
+    with _torch.no_grad():
+        outputs = _tensors_of(_run(module, args))
+    return _fresh(outputs, (*inputs, *state))
 
 
 def _fake_operator(handle, inputs, state, case=0):

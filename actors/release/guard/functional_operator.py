@@ -12,7 +12,7 @@ import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_guard import _context_misfit
-from actors.release.guard.compiled_operator import _LIBRARY, _traced
+from actors.release.guard.compiled_operator import _LIBRARY, _fresh, _traced
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _DEVICE,
@@ -209,19 +209,6 @@ def _fake_forward(*tensors):
             for output in _plain_outputs(tensors, fake=True)
         ]
     return outputs[0] if len(_RESULTS) == 1 else tuple(outputs)
-
-
-def _fresh(outputs, tensors):
-    """Return outputs as contiguous tensors that share no memory with `tensors` or each other."""
-    held = {tensor.untyped_storage().data_ptr() for tensor in tensors}
-    fresh = []
-    for output in outputs:
-        output = output.detach().contiguous()
-        if output.untyped_storage().data_ptr() in held:
-            output = output.clone()
-        held.add(output.untyped_storage().data_ptr())
-        fresh.append(output)
-    return fresh
 
 
 def _save_inputs(ctx, inputs, output):
