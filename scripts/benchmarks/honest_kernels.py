@@ -82,6 +82,26 @@ extern "C" void run(const float4* x, float4* z, long n, cudaStream_t stream) {
     sines<<<(n + 255) / 256, 256, 0, stream>>>(x, z, n);
 }
 """
+POOL_CODE = r"""__global__ void pool3(const float* x, float4* z, long n) {
+    long i = blockIdx.x * 256L + threadIdx.x;
+    if (i >= n) return;
+    int column = i * 4 % 512, row = i * 4 / 512 % 512;
+    float4 best = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    for (int r = max(row - 1, 0); r <= min(row + 1, 511); r++) {
+        const float* line = x + i * 4 + (r - row) * 512;
+        float4 v = *(const float4*)line;
+        float before = column ? line[-1] : v.x, after = column < 508 ? line[4] : v.w;
+        best.x = fmaxf(best.x, fmaxf(before, fmaxf(v.x, v.y)));
+        best.y = fmaxf(best.y, fmaxf(v.x, fmaxf(v.y, v.z)));
+        best.z = fmaxf(best.z, fmaxf(v.y, fmaxf(v.z, v.w)));
+        best.w = fmaxf(best.w, fmaxf(v.z, fmaxf(v.w, after)));
+    }
+    z[i] = best;
+}
+extern "C" void run(const float* x, float4* z, long n, cudaStream_t stream) {
+    pool3<<<(n + 255) / 256, 256, 0, stream>>>(x, z, n);
+}
+"""
 TRITON = """
 
 import triton
@@ -140,6 +160,9 @@ def _written_kernels() -> list[HonestKernel]:
     task = _task("torch.relu(x)", f"torch.randn({1 << 22})")
     raw = RAW.format(name="sines", code=SINE_CODE)
     found.append(HonestKernel(name="raw sines 16 MB", task=task, candidate=task + raw))
+    task = _task("F.max_pool2d(x, 3, 1, 1)", "torch.rand(32, 64, 512, 512)")
+    raw = RAW.format(name="pool", code=POOL_CODE)
+    found.append(HonestKernel(name="pool 2 GB", task=task, candidate=task + raw))
     for name, size in (("10 KB", 2560), ("64 MB", 1 << 24)):
         task = _task("torch.relu(x)", f"torch.randn({size})")
         found.append(HonestKernel(name=f"triton relu {name}", task=task, candidate=task + TRITON))
@@ -162,6 +185,8 @@ def _library_kernels() -> list[HonestKernel]:
             init="self.norm = nn.BatchNorm2d(256)",
         ),
         _library("sum 256 MB", "x.sum(-1)", "torch.randn(8192, 8192)"),
+        _library("outer 256 MB", "torch.outer(x, y)", *["torch.randn(8192)"] * 2),
+        _library("outer 2 GB", "torch.outer(x, y)", "torch.randn(16384)", "torch.randn(32768)"),
         _library("sum 8 GB", "x.sum(-1)", "torch.randn(32768, 65536)"),
         _library("max pool 205 MB", "F.max_pool2d(x, 2)", "torch.randn(64, 64, 112, 112)"),
         _library("cumsum 64 MB", "x.cumsum(-1)", "torch.randn(4096, 4096)"),

@@ -24,7 +24,7 @@ class TimedWindow(Value, frozen=True, kw_only=True):
     block_s: float  # from the thaw to the answer that the calls are done
     hand_over_s: float  # until the outputs are known, the side is frozen and the card is idle
     waited_s: float = 0.0  # of its threads, for a processor
-    call_s: float = 0.0  # a call after the first one, by the reference's own clock; 0: unknown
+    call_s: float = 0.0  # a call once they go on, by the reference's own clock; 0: unknown
 
     @property
     def whole_s(self) -> float:
@@ -74,7 +74,9 @@ class ReferenceBlocks:
     a candidate's leftover work has delayed it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least_calls: int = POLICY.least_clocked_calls) -> None:
+        """`least_calls`: of a block whose own clock says enough."""
+        self._least_calls = least_calls
         self._besides_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._beyond_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # of hand-overs
         self._calls, self._block_s = 1, 0.0  # of each block, and of the last one
@@ -87,14 +89,15 @@ class ReferenceBlocks:
             self._calls = calls
         self._block_s = window.block_s
         self._beyond_s.append(max(0.0, window.hand_over_s - empty.hand_over_s))
-        if window.call_s and calls >= POLICY.least_clocked_calls:
+        if window.call_s and calls >= self._least_calls:
             self._besides_s.append(window.block_s - calls * window.call_s)
 
     def besides_s(self, empty_s: float) -> float:
         """Return what a block takes besides its calls; `empty_s`: what an empty one takes."""
         if not self._besides_s:
             return empty_s
-        most_s = min(POLICY.max_besides_s, POLICY.max_besides_share * self._block_s)
+        share_s = max(POLICY.max_besides_share * self._block_s, POLICY.usual_besides_s)
+        most_s = min(POLICY.max_besides_s, share_s)
         return min(max(empty_s, median(self._besides_s)), empty_s + most_s)
 
     def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> float:

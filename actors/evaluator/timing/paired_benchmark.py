@@ -73,7 +73,9 @@ class PairedBenchmark:
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
-        self._reference_blocks = ReferenceBlocks()  # what they take besides their calls
+        self._reference_blocks = ReferenceBlocks(  # what they take besides their calls
+            POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
+        )
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -167,6 +169,8 @@ class PairedBenchmark:
         context.log_step(
             "timed",
             groups=len(self.groups),
+            calls=self._block_size.calls("candidate"),
+            reference_calls=self._block_size.calls("reference"),
             ended_by=self._why,
             seconds=round(seconds, 3),
         )

@@ -72,10 +72,13 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_output_s: float = 1e-6
     # Seconds, and share of the block: by so much a block of the reference may take longer besides
     # its calls than an empty one (0.3 to 0.5 ms on an H100's host: code that the processor's caches
-    # have lost).  Of fewer calls its own clock says too little.
+    # have lost).  A block of few large calls is short, and may take as much as others.  Of fewer
+    # calls its own clock says too little on a host; a card's events say enough of one call.
     max_besides_s: float = 8e-4
     max_besides_share: float = 0.06
+    usual_besides_s: float = 4e-4
     least_clocked_calls: int = 4
+    gpu_least_clocked_calls: int = 1
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
