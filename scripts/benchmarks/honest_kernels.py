@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from protocol.values import DeviceKind, Value
 
 TASK = """\
@@ -129,8 +131,15 @@ class HonestKernel(Value, frozen=True, kw_only=True):
     task: str
     candidate: str
 
+    @property
+    def gigabytes(self) -> int:
+        """How many of them its inputs or outputs have, as its name says."""
+        found = re.search(r"(\d+) GB$", self.name)
+        return int(found[1]) if found else 0
 
-def _task(forward: str, *inputs: str, init: str = "pass") -> str:
+
+def task_source(forward: str, *inputs: str, init: str = "pass") -> str:
+    """Return the file of a task: of inputs x, y, z, w, and what `forward` returns."""
     names = ", ".join("xyzw"[: len(inputs)])
     return TASK.format(
         init=init, names=names, forward=f"return {forward}", inputs=", ".join(inputs)
@@ -138,7 +147,7 @@ def _task(forward: str, *inputs: str, init: str = "pass") -> str:
 
 
 def _library(name: str, forward: str, *inputs: str, init: str = "pass") -> HonestKernel:
-    task = _task(forward, *inputs, init=init)
+    task = task_source(forward, *inputs, init=init)
     return HonestKernel(name=name, task=task, candidate=task + OWN_MODULE)
 
 
@@ -148,23 +157,25 @@ def honest_kernels(device: DeviceKind) -> list[HonestKernel]:
 
 
 def _for_card() -> list[HonestKernel]:
-    return [*_written_kernels(), *_library_kernels()]
+    """Those whose inputs and outputs take seconds to prepare come last, the largest at the end."""
+    found = [*_library_kernels(), *_written_kernels()]
+    return sorted(found, key=lambda kernel: kernel.gigabytes)
 
 
 def _written_kernels() -> list[HonestKernel]:
     found = [_library(f"gelu {name}", "F.gelu(x)", f"torch.randn({size})") for name, size in SIZES]
     for name, size in (("1 MB", 1 << 18), ("16 MB", 1 << 22), ("256 MB", 1 << 26)):
-        task = _task("torch.relu(x)", f"torch.randn({size})")
+        task = task_source("torch.relu(x)", f"torch.randn({size})")
         raw = RAW.format(name=f"relu{size}", code=RELU_CODE)
         found.append(HonestKernel(name=f"raw relu {name}", task=task, candidate=task + raw))
-    task = _task("torch.relu(x)", f"torch.randn({1 << 22})")
+    task = task_source("torch.relu(x)", f"torch.randn({1 << 22})")
     raw = RAW.format(name="sines", code=SINE_CODE)
     found.append(HonestKernel(name="raw sines 16 MB", task=task, candidate=task + raw))
-    task = _task("F.max_pool2d(x, 3, 1, 1)", "torch.rand(32, 64, 512, 512)")
+    task = task_source("F.max_pool2d(x, 3, 1, 1)", "torch.rand(32, 64, 512, 512)")
     raw = RAW.format(name="pool", code=POOL_CODE)
     found.append(HonestKernel(name="pool 2 GB", task=task, candidate=task + raw))
     for name, size in (("10 KB", 2560), ("64 MB", 1 << 24)):
-        task = _task("torch.relu(x)", f"torch.randn({size})")
+        task = task_source("torch.relu(x)", f"torch.randn({size})")
         found.append(HonestKernel(name=f"triton relu {name}", task=task, candidate=task + TRITON))
     return found
 

@@ -31,7 +31,7 @@ from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
 OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
-MAX_WAIT_SHARE = 0.99  # threads that wait for each other may wait longer than the block lasts
+MAX_WAIT_SHARE = 0.999  # threads that wait for each other may wait longer than the block lasts
 
 
 class PairedBenchmark:

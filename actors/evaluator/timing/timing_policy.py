@@ -38,9 +38,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
     # Seconds: the same on a GPU, where no threads of other processes run in between.  What a block
-    # takes besides its calls varies by 0.05 ms, and filling its slots takes half as long as calls
-    # that are bound by memory.
-    gpu_block_s: float = 0.012
+    # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
+    # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
+    gpu_block_s: float = 0.02
     # Bytes: the inputs of a block on a card are no more than this.
     max_slot_bytes: int = 12 << 30
     # Calls: no block has more, and there are no more slots.
@@ -105,6 +105,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
+    # Ratio, and numbers of groups after which that is looked at: the same where the best node is at
+    # least so many times as fast.
+    far_behind_ratio: float = 1.25
+    far_behind_looks: tuple[int, ...] = (4, 6)
     # Ratio to the reference's undisturbed time: more than the first widens the interval; more than
     # the second, on a busy host, replaces the reference's time.  Two OpenMP threads that waited for
     # each other made a candidate with one thread 200 times as fast.
