@@ -156,6 +156,17 @@ def honest_kernels(device: DeviceKind) -> list[HonestKernel]:
     return _for_card() if device == "cuda" else _for_host()
 
 
+def corner_kernels(device: DeviceKind) -> list[HonestKernel]:
+    """Return kernels at the ends of what can be judged: microseconds, and seconds."""
+    size, products = (8192, 95) if device == "cuda" else (2048, 16)
+    chain = f"[y := x] and [y := torch.tanh(y @ x) for _ in range({products})][-1]"
+    return [
+        _library("add 40 B", "x + 1", "torch.randn(10)"),
+        _library("a view", "x.t()", "torch.randn(64, 256)"),
+        _library("products of seconds", chain, f"torch.randn({size}, {size})"),
+    ]
+
+
 def _for_card() -> list[HonestKernel]:
     """Those whose inputs and outputs take seconds to prepare come last, the largest at the end."""
     found = [*_library_kernels(), *_written_kernels()]

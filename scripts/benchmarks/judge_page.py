@@ -132,15 +132,15 @@ def print_part(part: Part, device: str, *, is_brief: bool) -> None:
 
 def print_output(command: list[str], limit_s: float) -> None:
     """Print what a command prints, and how it ended if that is not as it should."""
+    began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         timer = threading.Timer(limit_s, interrupt, [process])
         timer.start()
         for line in process.stdout or ():
             print(line.decode(errors="replace"), end="", flush=True)
         status = process.wait()
-        is_over = timer.is_alive()
         timer.cancel()
-    if not is_over:
+    if time.monotonic() - began >= limit_s:
         print(f"(not over after {limit_s:g} s)")
     elif status:
         print(f"(exit status {status})")

@@ -33,7 +33,7 @@ from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
-from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
+from scripts.benchmarks.honest_kernels import HonestKernel, corner_kernels, honest_kernels
 from scripts.benchmarks.machine_info import machine
 
 Clock = Callable[[int | None], float]  # by the processor that launches the calls
@@ -52,12 +52,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--time-s", type=float, default=3.0, help="of samples a kernel (3)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kernel begins after")
-    parser.add_argument("names", nargs="*", help="only these kernels")
+    parser.add_argument("names", nargs="*", help="only these kernels (also: corner_kernels)")
     flags = parser.parse_args(arguments)
+    names = {kernel.name for kernel in honest_kernels(flags.device)}
     kernels = [
         kernel
-        for kernel in honest_kernels(flags.device)
-        if not flags.names or kernel.name in flags.names
+        for kernel in [*honest_kernels(flags.device), *corner_kernels(flags.device)]
+        if kernel.name in (flags.names or names)
     ]
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")

@@ -303,12 +303,27 @@ def test_a_side_may_take_what_the_reference_takes_besides_its_calls(
 def test_delays_of_the_reference_excuse_little(
     us: float, calls: int, beyond_s: float, besides_s: float
 ) -> None:
-    """What leftover work of a candidate does to the reference's blocks excuses 1.3 ms at most."""
+    """What leftover work of a candidate does to the reference's blocks excuses 2.5 ms at most.
+
+    That is in a few blocks; in most of them it is 1.8 ms at most.
+    """
     besides = reference_blocks(us, calls, beyond_s, besides_s)
     late = TimedWindow(block_s=0.001, hand_over_s=0.001 + us * calls / 1e6)
-    excused_s = us * calls / 1e6 - empty_blocks().net_us(late, calls, besides) * calls / 1e6
-    limit_s = POLICY.max_hand_over_s + POLICY.max_besides_s + calls * POLICY.max_output_s
-    assert excused_s <= limit_s + 2e-4
+    outputs_s = calls * POLICY.max_output_s
+    for usual_s, limit_s in (
+        (0.0, POLICY.max_single_hand_over_s + POLICY.max_besides_s),
+        (late.hand_over_s, POLICY.max_hand_over_s + POLICY.max_besides_s + 3e-4),
+    ):
+        net_us = empty_blocks().net_us(late, calls, besides, usual_s)
+        assert (us - net_us) * calls / 1e6 <= limit_s + outputs_s + 2e-4
+
+
+def test_one_late_hand_over_is_chance_and_most_are_not() -> None:
+    """A millisecond at the end of one block is noise where the reference has it as well."""
+    besides = reference_blocks(1000.0, 20, 1e-3, 0.0)
+    late = TimedWindow(block_s=0.021, hand_over_s=0.002)
+    assert empty_blocks().net_us(late, 20, besides, 0.001) == pytest.approx(1000.0)
+    assert empty_blocks().net_us(late, 20, besides, 0.002) > 1000.0
 
 
 def test_a_candidate_is_not_asked_what_its_calls_take() -> None:

@@ -7,7 +7,9 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 MIN_PROCESSORS = 4  # with fewer a side and the judge would be in each other's way
 MAX_TRIED = 16
 TRIED_LOOPS, TRIES = 2000, 3
@@ -64,12 +66,23 @@ def _loop_s() -> float:
     return time.perf_counter() - began
 
 
+def core_of(processor: int) -> set[int]:
+    """Return the processors that share a core with this one, as the kernel says, and itself."""
+    try:
+        listed = (CPU_FOLDER / f"cpu{processor}/topology/thread_siblings_list").read_text("ascii")
+        pairs = [part.split("-") for part in listed.strip().split(",")]
+        found = {each for pair in pairs for each in range(int(pair[0]), int(pair[-1]) + 1)}
+    except (OSError, ValueError):
+        return {processor}
+    return found | {processor}
+
+
 @contextmanager
 def staying_off(processor: int | None) -> Iterator[None]:
-    """Keep this thread off a processor that a timed side uses."""
+    """Keep this thread off the core that a timed side uses."""
     allowed = os.sched_getaffinity(0)
     if processor is not None:
-        os.sched_setaffinity(0, allowed - {processor})
+        os.sched_setaffinity(0, allowed - core_of(processor) or allowed - {processor})
     try:
         yield
     finally:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from statistics import mean
+from statistics import mean, median
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
@@ -76,6 +77,7 @@ class PairedBenchmark:
         self._reference_blocks = ReferenceBlocks(  # what they take besides their calls
             POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
         )
+        self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # candidate's
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -138,6 +140,7 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
+                self._hand_overs_s.clear()  # of other numbers of outputs
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead(group)
@@ -189,7 +192,7 @@ class PairedBenchmark:
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
         while True:
             self._reference_block()
-            self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
+            self._candidate_block()
             if time.monotonic() >= until:
                 break
 
@@ -198,6 +201,12 @@ class PairedBenchmark:
         calls = self._block_size.calls("reference")
         window = self._transfer.timed_block("reference", calls)
         self._reference_blocks.add(window, calls, self._empty[calls])
+        return window
+
+    def _candidate_block(self) -> TimedWindow:
+        """Time a block of the candidate; note what its hand-overs usually take, too."""
+        window = self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
+        self._hand_overs_s.append(window.hand_over_s)
         return window
 
     def _prepare(self) -> None:
@@ -217,17 +226,17 @@ class PairedBenchmark:
             for side in half:
                 is_reference = side == "reference"
                 windows[side].append(
-                    self._reference_block()
-                    if is_reference
-                    else self._transfer.timed_block(side, calls[side])
+                    self._reference_block() if is_reference else self._candidate_block()
                 )
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
         self._empty[number].add(self._transfer.empty_block(number))
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
+        usual_s = {"reference": 0.0, "candidate": median(self._hand_overs_s)}
         net_us = {
-            side: [self._net_us(each, calls[side]) for each in windows[side]] for side in SIDES
+            side: [self._net_us(each, calls[side], usual_s[side]) for each in windows[side]]
+            for side in SIDES
         }
         waits = {side: _wait_share(windows[side]) for side in SIDES}
         return TimedGroup(
@@ -238,8 +247,8 @@ class PairedBenchmark:
             is_throttled=self.reading is not None and bool(self.reading.throttled),
         )
 
-    def _net_us(self, window: TimedWindow, calls: int) -> float:
-        return self._empty[calls].net_us(window, calls, self._reference_blocks)
+    def _net_us(self, window: TimedWindow, calls: int, usual_hand_over_s: float = 0.0) -> float:
+        return self._empty[calls].net_us(window, calls, self._reference_blocks, usual_hand_over_s)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.
