@@ -2,7 +2,7 @@
 
     python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [--seconds S] [NAME …]
 
-Each kernel is judged, and after each of the judge's groups it is timed in this process over inputs
+Each kernel (in the order of NAMEs, if there are any) is judged, and after each of the judge's groups it is timed in this process over inputs
 in turn: by CUDA events on a card, by the clock on a host, which has to be quiet.  Both launch their
 calls on the same processor.  How far the judge is off is the median over the groups.  The exit
 status is 1 if the median kernel is off by more than 1 %, or one kernel by more than 3 %.
@@ -54,12 +54,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kernel begins after")
     parser.add_argument("names", nargs="*", help="only these kernels (also: corner_kernels)")
     flags = parser.parse_args(arguments)
-    names = {kernel.name for kernel in honest_kernels(flags.device)}
-    kernels = [
-        kernel
-        for kernel in [*honest_kernels(flags.device), *corner_kernels(flags.device)]
-        if kernel.name in (flags.names or names)
-    ]
+    standard = honest_kernels(flags.device)
+    by_name = {kernel.name: kernel for kernel in [*standard, *corner_kernels(flags.device)]}
+    unknown = [name for name in flags.names if name not in by_name]
+    if unknown:
+        print(f"no kernel is called {', '.join(unknown)}")
+        return 2
+    kernels = [by_name[name] for name in flags.names] or standard
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
