@@ -2,10 +2,11 @@
 
     python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [--seconds S] [NAME …]
 
-Each kernel (in the order of NAMEs, if there are any) is judged, and after each of the judge's groups it is timed in this process over inputs
-in turn: by CUDA events on a card, by the clock on a host, which has to be quiet.  Both launch their
-calls on the same processor.  How far the judge is off is the median over the groups.  The exit
-status is 1 if the median kernel is off by more than 1 %, or one kernel by more than 3 %.
+Each kernel (in the order of the NAMEs, if there are any) is judged, and after each of the judge's
+groups it is timed in this process over inputs in turn: by CUDA events on a card, by the clock on a
+host, which has to be quiet.  Both launch their calls on the same processor.  How far the judge is
+off is the median over the groups.  The exit status is 1 if the median kernel is off by more than
+1 %, or one kernel by more than 3 %.
 """
 
 from __future__ import annotations
