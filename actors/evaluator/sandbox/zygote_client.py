@@ -27,6 +27,7 @@ from actors.evaluator.ipc.channel import (
 from actors.evaluator.ipc.orders import ChildRole, Confinement, Order, Ping, SpawnChild, ZygoteReady
 from actors.evaluator.sandbox import sandbox
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.work_context import WorkerUnfitError
 from protocol.values import DeviceKind
 
 T = TypeVar("T", bound=Order)
@@ -38,7 +39,7 @@ SPAWN_S = 30.0
 END_S = 3.0
 
 
-class JudgeUnavailableError(Exception):
+class JudgeUnavailableError(WorkerUnfitError):
     """The machine's fault, not a candidate's: no candidate can be judged now."""
 
 
