@@ -23,7 +23,7 @@ from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import DeviceQuarantinedError, ZygoteClient
 
 DEVICE_CHECK_S = 20.0
-SETTLE_S = 5.0  # a driver takes back the memory of a killed process within this time
+SETTLE_S = 1.0  # for the memory of a killed process; the kernel check follows in any case
 POLL_S = 0.02
 SLACK_BYTES = 256 << 20  # memory that other processes may take during the wait
 
