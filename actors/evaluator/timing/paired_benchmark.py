@@ -79,6 +79,7 @@ class PairedBenchmark:
             POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
         )
         self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # candidate's
+        self._is_long = False  # a call of a side: it needs no more warming up
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -126,7 +127,9 @@ class PairedBenchmark:
         if self._transfer.draw_s:
             self._block_size.limit(int(POLICY.max_draw_s / self._transfer.draw_s))
         for side in SIDES:
-            self._block_size.plan(side, self._transfer.rehearse(side, self._block_size.block_s))
+            call_us = self._transfer.rehearse(side, self._block_size.block_s)
+            self._block_size.plan(side, call_us)
+            self._is_long |= call_us >= POLICY.long_call_s * 1e6
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
@@ -191,7 +194,7 @@ class PairedBenchmark:
         """Prepare blocks of the planned length, and have both sides do some."""
         self._prepare()
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        while True:
+        while not self._is_long:
             self._reference_block()
             self._candidate_block()
             if time.monotonic() >= until:

@@ -61,6 +61,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     rehearsal_share: float = 0.3
     # Seconds: warm-up lasts this long at least (at most a tenth of the time limit).
     warm_up_s: float = 0.15
+    # Seconds: a call that takes longer is warmed up by its first call alone.
+    long_call_s: float = 0.5
     # Blocks: the last empty ones that say what a block takes besides its calls.
     empty_blocks: int = 5
     # Blocks of the reference that say what a block takes besides its calls.
