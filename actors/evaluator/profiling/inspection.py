@@ -43,6 +43,7 @@ from protocol.values import Value
 
 WINNER_S = 60.0  # of all tools of a winner: none starts after it
 WINNER_TOOL_S = 60.0
+PROFILE_S = 30.0  # about 7 on a machine that is not busy
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
@@ -77,7 +78,7 @@ class Inspector:
             return Profile(table=why_not)
         chosen = longest_kernels(context.kernels, context.launches)
         command = tuple(tool_command("ncu", ncu_filter(chosen)))
-        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, LIMIT_S)
+        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, PROFILE_S)
         call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
