@@ -38,6 +38,8 @@ FLAKE = """\
     };
 }
 """
+# Name among the kernels -> file; the second one stands for torch's header that needs Python.
+HEADERS = {"operators.h": "operators.h", "torch_extension.h": "torch/extension.h"}
 REGISTER = '#include "registration.h"\n\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n'
 # The name of the library is a macro, which the registration has to expand.
 EXPANDED = """\
@@ -110,14 +112,15 @@ def repository_files(
         return {**files, "build.toml": "\n".join([*lines, "[torch-noarch]", python, ""])}
     files["torch-ext/torch_binding.cpp"] = REGISTER
     lines += ["[torch]", python, 'src = ["torch-ext/torch_binding.cpp"]']
-    header = native_build.HEADERS / "limited" / "operators.h"
-    files["kernels/operators.h"] = header.read_text(encoding="utf-8")
+    for header, path in HEADERS.items():
+        text = (native_build.HEADERS / "limited" / path).read_text(encoding="utf-8")
+        files[f"kernels/{header}"] = text
     for digest, request in requests.items():
         stem = f"{re.sub(r'[^A-Za-z0-9_]', '_', request.name)}_{digest[:8]}"
         sources = _sources(request, digest, stem)
         files |= sources
         flags, _ = native_build.portable(request.extra_cflags or [], "v3")
-        names = [*sources, "kernels/operators.h"]
+        names = [*sources, *(f"kernels/{header}" for header in HEADERS)]
         lines += [
             "", f"[kernel.{stem}]", f'backend = "{_backend(request)}"', 'depends = ["torch"]',
             f"src = {json.dumps(names)}", 'include = ["kernels"]',
@@ -133,13 +136,13 @@ def _sources(request: Request, digest: str, stem: str) -> dict[str, str]:
         f'  m.def("{hub_function(name, digest)}", &stark::Operator<&::{name}>::call);'
         for name in request.names
     )
-    head = "#include <torch/types.h>\n#include <torch/library.h>\n"
-    cpp = "\n".join(request.cpp_sources).replace("torch/extension.h", "torch/types.h")
+    head = "#include <torch_extension.h>\n#include <torch/library.h>\n"
+    cpp = "\n".join(request.cpp_sources).replace("torch/extension.h", "torch_extension.h")
     files = {
         f"kernels/{stem}.cpp": head + cpp + "\n" + EXPANDED.format(definitions=definitions),
     }
     if request.cuda_sources:
-        cuda = "\n".join(request.cuda_sources).replace("torch/extension.h", "torch/types.h")
+        cuda = "\n".join(request.cuda_sources).replace("torch/extension.h", "torch_extension.h")
         files[f"kernels/{stem}_kernels.cu"] = (
             "#include <torch/types.h>\n#include <cuda_runtime.h>\n" + cuda
         )
