@@ -14,6 +14,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 MIN_PROCESSORS = 4  # with fewer a side and the judge would be in each other's way
 MEASURING_PROCESSORS, MIN_SHARED = 4, 12  # set apart on a host with at least so many
 MAX_TRIED = 16
@@ -106,12 +107,28 @@ def _loop_s() -> float:
     return time.perf_counter() - began
 
 
+def core_of(processor: int) -> set[int]:
+    """Return the processors that share a core with this one, as the kernel says, and itself."""
+    try:
+        listed = (CPU_FOLDER / f"cpu{processor}/topology/thread_siblings_list").read_text("ascii")
+        pairs = [part.split("-") for part in listed.strip().split(",")]
+        found = {each for pair in pairs for each in range(int(pair[0]), int(pair[-1]) + 1)}
+    except (OSError, ValueError):
+        return {processor}
+    return found | {processor}
+
+
 @contextmanager
 def staying_off(processors: Set[int | None]) -> Iterator[None]:
-    """Keep this thread, and processes that it starts meanwhile, off the processors."""
+    """Keep this thread, and processes that it starts meanwhile, off the processors' cores."""
     allowed = os.sched_getaffinity(0)
-    if allowed - processors:
-        os.sched_setaffinity(0, allowed - processors)
+    cores = {
+        each for processor in processors if processor is not None for each in core_of(processor)
+    }
+    for left in (allowed - cores, allowed - processors):
+        if left:
+            os.sched_setaffinity(0, left)
+            break
     try:
         yield
     finally:

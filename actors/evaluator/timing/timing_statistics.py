@@ -143,7 +143,8 @@ def under_contention(timed: Timing, best_us: float) -> Timing:
 def against_alone(timed: Timing, alone_us: float) -> Timing:
     """Return the figures against the reference alone, where it was slower beside the candidate.
 
-    On a GPU, kernels of a frozen process run on in the reference's time.
+    On a GPU, kernels of a frozen process run on in the reference's time.  Another program on the
+    card may have slowed it as well, so only the lower end of the interval moves.
     """
     slowdown = timed.reference_us / alone_us
     if slowdown <= POLICY.slowed_ratio:
@@ -153,7 +154,7 @@ def against_alone(timed: Timing, alone_us: float) -> Timing:
         timed,
         reference_us=alone_us,
         speedup=timed.speedup / slowdown,
-        ci95=(low / slowdown, high / slowdown) if timed.ci95 else None,
+        ci95=(low / slowdown, high) if timed.ci95 else None,
         slowed_us=timed.reference_us,
     )
 
@@ -164,11 +165,14 @@ def is_enough(
     """Whether to stop: the interval is narrow, or the time is up.
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
-    wider interval is narrow enough for it, and a still wider one after a second.
+    wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
+    one that is far below.
     """
     if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
         return True
     groups = calm_groups(measured)
+    if best_speedup > 0 and is_far_behind(groups, best_speedup):
+        return True
     if not is_look(len(groups)):
         return False
     interval = median_interval([group.log_ratio for group in groups])
@@ -180,6 +184,23 @@ def is_enough(
         is_long = elapsed_s >= POLICY.behind_s
         width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
     return interval[1] - interval[0] < width
+
+
+def is_far_behind(groups: Sequence[TimedGroup], best_speedup: float) -> bool:
+    """Whether few groups say for sure that a candidate is far slower than the best.
+
+    Not if it waited for a processor: on a busy machine that alone makes it slow.
+    """
+    if len(groups) not in POLICY.far_behind_looks or any(
+        group.candidate_wait_share > POLICY.max_calm_wait_share for group in groups
+    ):
+        return False
+    interval = median_interval([group.log_ratio for group in groups])
+    if interval is None:
+        return False
+    low, high = interval
+    is_far = high < math.log(best_speedup / POLICY.far_behind_ratio)
+    return is_far and high - low < POLICY.most_width_behind
 
 
 def is_look(groups: int) -> bool:
