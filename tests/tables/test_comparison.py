@@ -29,6 +29,8 @@ def test_a_gain_is_what_a_user_gets() -> None:
     """A slower candidate and none count as 1: the user keeps the task's own module."""
     run = rows_of(solved(1, 4.0), solved(2, 0.5), unsolved(3))
     assert math.isclose(run_gain(run), 4.0 ** (1 / 3))
+    noise = solved(4, 56.0, is_winner=False)  # its interval reaches below 1
+    assert run_gain(rows_of(noise)) == 1.0
     figures = variation_figures({0: run}, {0: run})
     assert figures.success == pytest.approx(2 / 3)
     assert figures.fast == pytest.approx(1 / 3)
