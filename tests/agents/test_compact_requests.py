@@ -228,7 +228,7 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
         "1 (0) | correct | Fuse. | 20.0 µs, 2 × eager\n",
         "2 (0) | wrong | Tile. | Row 3 differs\n",
         "3 (1) | under way, is being written | Unroll.\n",
-        "4 (1) | under way, is being planned | (its idea is not known yet)\n",
+        "4 (1) | under way, is being planned | (chooses freely)\n",
         "The fastest so far: node 6",
     ):
         assert line in text
@@ -249,7 +249,11 @@ def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
         others = tuple(replace(PLANNING, number=n) for n in range(1, attempt))
         work = replace(make_plan(attempt=attempt, ledger=others), task=task)
         text = compact(work).varying_text
-        found += [stance for stance in known if f"Start from {stance}." in text]
+        found += [stance for stance in known if f"Start from {stance};" in text]
+        lines = [line for line in text.splitlines() if "is being planned" in line]
+        assert "(chooses freely)" in lines[0]
+        assert len({line.split("|")[2] for line in lines}) == len(lines)  # no two are alike
+        assert not any(found[-1] in line for line in lines)  # this one's is its own
 
     assert sorted(known) == sorted(found)
     assert "Start from" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text

@@ -51,13 +51,13 @@ def cuda_include() -> list[str]:
     return [str(p) for root in roots for p in sorted(root.glob("*/include")) if p.is_dir()]
 
 
-def cuda_libraries() -> list[str]:
-    """Flags that link cuBLASLt: the library that torch has loaded."""
+def cuda_library(name: str) -> list[str]:
+    """Flags that link a library such as cublasLt: the one that torch has loaded."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         path = line.split()[-1]
-        if "libcublasLt.so" in path:
+        if f"lib{name}.so" in path:
             return ["-Xlinker", path]
-    return ["-lcublasLt"]
+    return [f"-l{name}"]
 
 
 def build(card: Card, folder: Path) -> Path:
@@ -65,13 +65,14 @@ def build(card: Card, folder: Path) -> Path:
     suffix = ".cu" if card.backend == "cuda" else ".cpp"
     harness = HERE / card.backend / f"{card.name}{suffix}"
     source, library = folder / f"{card.name}{suffix}", folder / f"{card.name}.so"
-    source.write_text(card.code + harness.read_text(encoding="utf-8"), encoding="utf-8")
+    source.write_text(card.whole_code + harness.read_text(encoding="utf-8"), encoding="utf-8")
     is_cuda = card.backend == "cuda"
     command = compile_command(card, cuda_include() if is_cuda else (), native=_architecture(card))
     command += ["-shared", *(["-Xcompiler", "-fPIC"] if is_cuda else ["-fPIC"])]
     command += ["-o", str(library), str(source)]
-    if "cublasLt" in card.code:
-        command += cuda_libraries()
+    for header, name in (("cublasLt.h", "cublasLt"), ("cublas_v2.h", "cublas")):
+        if header in card.whole_code:
+            command += cuda_library(name)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         raise AssertionError(f"card {card.name} does not compile:\n{done.stderr[-4000:]}")
@@ -104,7 +105,7 @@ def native_call(library: Path) -> Call:
 def triton_module(card: Card, folder: Path) -> ModuleType:
     """Import a Triton card: its compiler reads the source from a file."""
     path = folder / f"{card.name.replace('-', '_')}.py"
-    path.write_text(card.code, encoding="utf-8")
+    path.write_text(card.whole_code, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -92,6 +92,16 @@ def test_laws_of_the_choice(
         ),
         (("x = (x @ x.mT).softmax(-1) @ x",), "pass", "", ("attention", "matmul", "softmax")),
         (("x = F.cross_entropy(x, x)",), "pass", "", ("softmax", "loss")),
+        (("x = self.p(x)",), "self.p = torch.nn.MaxPool2d(2)", "", ("pool",)),
+        (("x = self.p(x)",), "self.p = torch.nn.AdaptiveAvgPool2d(1)", "", ("reduction",)),
+        (("x = self.r(x)",), "self.r = torch.nn.GRU(n, n)", "", ("recurrence", "matmul")),
+        (
+            ("for t in range(9): x = torch.tanh(x[:, t] @ self.w)",),
+            "pass",
+            "",
+            ("recurrence", "matmul", "elementwise", "epilogue"),
+        ),
+        (("for i in range(9): x = self.layers[i](x) @ x",), "pass", "", ("matmul",)),
         (("x = self.odd(x)",), "pass", "", ()),
     ],
 )

@@ -73,7 +73,7 @@ def test_operations_stand_beside_other_precisions() -> None:
 
 
 def test_split_products_have_rates_of_their_own() -> None:
-    """A model sees what float32 by three TF32 products would take, and how near it comes to that."""
+    """A model sees what float32 by three TF32 products takes, and how near it comes to that."""
     line = next(line for line in task_fact_lines(MATRIX) if "products" in line and "GFLOP" in line)
     assert "as three products of split values, far more exact than one, 750 µs of TF32" in line
     text = verdict_text(VerdictFacts(median_us=1000.0), MATRIX)

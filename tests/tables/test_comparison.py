@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from table_samples import PROBLEM, rows_of, solved, unsolved
 
 from actors.cli import UsageError
+from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
 from scripts.comparison.comparison_text import comparison_text
@@ -127,3 +128,29 @@ def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
     assert "| own " in first.stdout
     assert "[1/1]" in first.stderr + first.stdout
     assert "[1/1]" not in second.stderr + second.stdout
+
+
+COUNTS = ("planners", "coders", "debuggers", "evaluators")
+
+
+@pytest.mark.parametrize(
+    ("phase", "given", "counts"),
+    [
+        ("agents", "", "1 1 1 0"),
+        ("agents", "--coders 3", "1 3 1 0"),
+        ("evaluators", "--evaluators 2", "0 0 0 2"),
+    ],
+)
+def test_a_phase_names_all_its_processes(phase: str, given: str, counts: str) -> None:
+    """A run that is resumed in the other phase would otherwise keep the numbers of the last one."""
+    (run, *_) = parse_arguments(f"--task a.py --phase {phase} {given}".split()).runs()
+    assert [run.texts[name] for name in COUNTS] == counts.split()
+    argv = run.argv(only=CHANGEABLE_ON_RESUME)
+    assert set(COUNTS) <= {flag.removeprefix("--") for flag in argv}
+    assert argv[-1] == "--until-idle"
+
+
+def test_a_phase_refuses_the_processes_of_the_other() -> None:
+    """`--evaluators 8` in the agents' phase is a mistake, not eight evaluators."""
+    with pytest.raises(UsageError, match="leave out --evaluators"):
+        parse_arguments(["--task", "a.py", "--phase", "agents", "--evaluators", "8"])

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import get_args
+
+from msgspec.structs import replace
 
 import prompts
 from protocol.values import Backend, Value
@@ -19,14 +22,16 @@ FOLDER = "cards"
 MAX_CARD_BYTES = 1536
 FENCES: dict[str, Backend] = {"cpp": "cpp", "cuda": "cuda", "python": "triton"}
 OPERATIONS = (
-    *("attention", "conv", "matmul", "softmax", "norm", "batch-norm", "loss"),
-    *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
+    *("attention", "recurrence", "conv", "matmul", "depthwise-conv", "pool", "softmax", "norm"),
+    *("batch-norm", "loss", "column-reduction", "channel-reduction", "reduction", "elementwise"),
+    "epilogue",
 )
 ANY_OPERATION = "any"
 BOTTLENECKS = ("memory", "compute", "launch", "latency")
 CPU_ARCHITECTURES = ("cpu", "avx2", "avx512f", "amx_tile", "asimd", "sve")
 NOT_MEASURED = "not measured"
 KEYS = ("title", "backend", "architecture", "operations", "bottleneck", "source", "effect")
+OPTIONAL_KEYS = ("row", "needs", "dtype")
 CUDA_ARCHITECTURE = re.compile(r"sm_(\d+)(a|\+)")
 ROW_BOUND = re.compile(r"(?P<least>\d*)(?P<sign>[+-])(?P<most>\d*)")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -51,13 +56,21 @@ class Card(Value, frozen=True, kw_only=True):
     checked: str  # the date on which its code last gave a right result
     least_row: int = 0  # elements of a row from which it helps
     most_row: int | None = None
+    dtype: str = ""  # of the inputs for which it helps; "": any
+    needs: str = ""  # the name of the card whose functions this one calls
+    needed_code: str = ""
     text: str
     code: str
 
     @property
+    def whole_code(self) -> str:
+        """The code that compiles: that of the needed card, then its own."""
+        return self.needed_code + self.code
+
+    @property
     def digest(self) -> str:
         """The identity of the code and of the architecture that it is compiled for."""
-        return hashlib.sha256(f"{self.architecture}\n{self.code}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.architecture}\n{self.whole_code}".encode()).hexdigest()[:16]
 
 
 @cache
@@ -65,11 +78,43 @@ def load_cards() -> tuple[Card, ...]:
     """Return all cards, by name.  Raises `CardError` with a sentence that names the file."""
     folder = resources.files(prompts).joinpath(FOLDER)
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".md"))
-    return tuple(
+    return with_needed_code(
         parse_card(name.removesuffix(".md"), prompts.read(f"{FOLDER}/{name}"))
         for name in names
         if name != "README.md"
     )
+
+
+def with_needed_code(cards: Iterable[Card]) -> tuple[Card, ...]:
+    """Give cards that need others those cards' code and type; raises `CardError`."""
+    known = {card.name: card for card in cards}
+    for card in known.values():
+        if not card.needs:
+            continue
+        chain = needed_cards(card, known.values())
+        if not chain or any(other.backend != card.backend for other in chain):
+            raise CardError(f"card {card.name}: there is no card {card.needs} for its backend")
+        known[card.name] = replace(
+            card,
+            needed_code="".join(other.code for other in chain),
+            dtype=card.dtype or next((other.dtype for other in chain if other.dtype), ""),
+        )
+    return tuple(known.values())
+
+
+def needed_cards(card: Card, cards: Iterable[Card]) -> list[Card]:
+    """Return the cards whose functions a card calls, the one that stands alone first.
+
+    [] if the card stands alone, and also if one is not among `cards`, or a card needs itself.
+    """
+    known = {other.name: other for other in cards}
+    chain: list[Card] = []
+    while card.needs:
+        if card.needs not in known or known[card.needs] in chain:
+            return []
+        card = known[card.needs]
+        chain.insert(0, card)
+    return chain
 
 
 def parse_card(name: str, text: str) -> Card:
@@ -112,6 +157,8 @@ def parse_card(name: str, text: str) -> Card:
         checked=header["checked"],
         least_row=int(bound["least"] or 0) if bound else 0,
         most_row=int(bound["most"]) if bound and bound["most"] else None,
+        dtype=header.get("dtype", ""),
+        needs=header.get("needs", ""),
         text=body.strip("\n"),
         code=lines,
     )
@@ -124,7 +171,7 @@ def _header(name: str, text: str) -> tuple[dict[str, str], str]:
     header = {}
     for line in parts[1].splitlines():
         key, separator, value = line.partition(": ")
-        if not separator or key in header or key not in (*KEYS, "checked", "row"):
+        if not separator or key in header or key not in (*KEYS, "checked", *OPTIONAL_KEYS):
             raise CardError(f"card {name}: the header's line {line!r} is not known")
         header[key] = value.strip()
     missing = [key for key in (*KEYS, "checked") if not header.get(key)]

@@ -68,14 +68,14 @@ def compile_problem(card: Card, include: Sequence[str] = ()) -> str:
     """
     if card.backend == "triton":
         try:
-            ast.parse(card.code)
+            ast.parse(card.whole_code)
         except SyntaxError as error:
             return f"line {error.lineno}: {error.msg}"
         return ""
     suffix = ".cu" if card.backend == "cuda" else ".cpp"
     with tempfile.TemporaryDirectory(prefix="card-") as folder:
         source = Path(folder, f"card{suffix}")
-        source.write_text(BESIDE_TORCH + card.code, encoding="utf-8")
+        source.write_text(BESIDE_TORCH + card.whole_code, encoding="utf-8")
         command = [*compile_command(card, include), "-c", "-o", f"{source}.o", str(source)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False

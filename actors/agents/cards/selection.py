@@ -2,8 +2,8 @@
 
 Pure and deterministic: the same task, device and bottleneck give the same cards.
 
-1. A card is considered if it is for the task's backend, its code runs on the device, and the
-   task's longest row is within the card's bounds.
+1. A card is considered if it is for the task's backend, its code runs on the device, an input has
+   the card's type, and the task's longest row is within the card's bounds.
 2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).
    Element-wise work takes a turn only if there is nothing else.
 3. Among the cards of an operation those for the given bottleneck come first, then those about this
@@ -11,6 +11,7 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
    length, then those of the newest architecture, then by name.
 4. A card for any operation comes first where launches or latency are the bottleneck; else it is
    left out.
+5. A card that needs others comes behind them, or not at all where there is no place for all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from actors.agents.cards.card import (
     NOT_MEASURED,
     Card,
     load_cards,
+    needed_cards,
 )
 from actors.agents.cards.task_operations import longest_row, task_operations
 from protocol.values import Backend, Device, Reference, Task
@@ -60,6 +62,7 @@ def choose_cards(
         for card in (load_cards() if cards is None else cards)
         if card.backend in (backends or (task.backend,))
         and runs_on(card, reference.device)
+        and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
     turns = [one for one in operations if one not in SIDE_WORK] or list(operations)
@@ -67,13 +70,21 @@ def choose_cards(
         turns.insert(0, ANY_OPERATION)
     lists = [_ranked(fitting, one, operations, bottleneck) for one in turns]
     chosen: list[Card] = []
-    while len(chosen) < MAX_CARDS and any(lists):
+    while any(lists):
         for ranked in lists:
-            while ranked and ranked[0] in chosen:
-                ranked.pop(0)
-            if ranked and len(chosen) < MAX_CARDS:
-                chosen.append(ranked.pop(0))
+            added: list[Card] = []
+            while ranked and not added:
+                added = _added(ranked.pop(0), chosen, fitting)
+            chosen += added
     return tuple(chosen)
+
+
+def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[Card]:
+    """Return the card behind those that it needs, without those chosen; [] without place."""
+    needed = needed_cards(card, fitting)
+    added = [each for each in (*needed, card) if each not in chosen]
+    has_place = len(chosen) + len(added) <= MAX_CARDS and bool(needed) == bool(card.needs)
+    return added if has_place and card in added else []
 
 
 def floor_bottleneck(reference: Reference) -> str:
@@ -128,6 +139,11 @@ def _newness(card: Card) -> int:
     if found is None:
         return CPU_RANKS[card.architecture]
     return 2 * int(found[1]) + (found[2] == "a")
+
+
+def _is_type_fitting(card: Card, inputs: str) -> bool:
+    """Whether an input has the card's type, or none has a type of its own."""
+    return not card.dtype or "float" not in inputs or f"{card.dtype}[" in inputs
 
 
 def _is_row_within(card: Card, row: int | None) -> bool:

@@ -31,10 +31,11 @@ NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"norm|vector_norm|matrix_norm|LocalResponseNorm",
         ),
         ("loss", r"\w+Loss|\w+_loss|cross_entropy|kl_div|nll_loss|cosine_similarity"),
+        ("pool", r"(Max|Avg|LP)Pool[123]d|(max|avg|lp)_pool[123]d|unfold|Unfold"),
         (
             "reduction",
             r"sum|mean|amax|amin|max|min|argmax|argmin|prod|var|std|var_mean|cumsum|cumprod|"
-            r"(Adaptive)?(Max|Avg)Pool[123]d|(adaptive_)?(max|avg)_pool[123]d",
+            r"Adaptive(Max|Avg)Pool[123]d|adaptive_(max|avg)_pool[123]d",
         ),
         (
             "elementwise",
@@ -46,9 +47,11 @@ NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 # The order of likely cost: cards for the first classes come first.
 ORDER = (
-    *("attention", "conv", "matmul", "depthwise-conv", "softmax", "norm", "batch-norm", "loss"),
-    *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
+    *("attention", "recurrence", "conv", "matmul", "depthwise-conv", "pool", "softmax", "norm"),
+    *("batch-norm", "loss", "column-reduction", "channel-reduction", "reduction", "elementwise"),
+    "epilogue",
 )
+RECURRENT_LAYER = re.compile(r"LSTM|GRU|RNN|(LSTM|GRU|RNN)Cell")
 SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")
 CROSS_ENTROPY = re.compile(r"cross_entropy|CrossEntropy")
 # A row of a module that normalises more than the last dimension: all dimensions but the first.
@@ -71,6 +74,8 @@ def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
             found |= set(_called(node, rank))
         elif isinstance(node, ast.BinOp | ast.AugAssign):
             found.add("matmul" if isinstance(node.op, ast.MatMult) else "elementwise")
+        elif isinstance(node, ast.For) and _is_over_steps(node):
+            found.add("recurrence")
     if {"matmul", "softmax"} <= found and _products(tree) > 1:
         found.add("attention")
     if "elementwise" in found and found & {"matmul", "conv"}:
@@ -113,6 +118,8 @@ def _called(call: ast.Call, rank: int) -> Iterator[str]:
         yield "depthwise-conv"  # each channel alone: a stencil, and no product of matrices
         return
     yield operation
+    if RECURRENT_LAYER.fullmatch(name):
+        yield "recurrence"
     if CROSS_ENTROPY.search(name):
         yield "softmax"
     if operation != "reduction":
@@ -122,6 +129,17 @@ def _called(call: ast.Call, rank: int) -> Iterator[str]:
         yield "loss"  # one number of a whole tensor
     elif dimension is not None and 0 <= dimension < max(rank - 1, 1):
         yield "column-reduction"
+
+
+def _is_over_steps(loop: ast.For) -> bool:
+    """Whether a loop walks along a tensor's dimension: `for t in range(n): ... x[:, t] ...`."""
+    names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            used = {part.id for part in node.slice.elts if isinstance(part, ast.Name)}
+            if used & names:
+                return True
+    return False
 
 
 def _is_depthwise(call: ast.Call) -> bool:

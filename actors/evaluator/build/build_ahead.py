@@ -13,6 +13,7 @@ from pathlib import Path
 from actors.evaluator.build.build_stage import NO_MODULES, BuildResult, BuildStage
 from actors.evaluator.build.toolkits import ToolkitProvider
 from actors.evaluator.fastbuild import may_compile, slots_here
+from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
@@ -99,7 +100,12 @@ class BuildAhead:
         self._scratch = Scratch(root)
         self._disk = DiskSpace(self._scratch.root.parent)
         self._zygote = ZygoteClient(
-            "cpu", self._scratch.root, limits.output_kib * 1024, min_level=min_level, hide=hide
+            "cpu",
+            self._scratch.root,
+            limits.output_kib * 1024,
+            min_level=min_level,
+            hide=hide,
+            stays_off=clock_priority.measuring_processors(),
         )
         self._closed = threading.Event()
 

@@ -17,8 +17,9 @@ from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import clock_priority, timing_statistics
+from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
@@ -83,7 +84,7 @@ class PairedBenchmark:
     ) -> Timing | CandidateFault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
-            with clock_priority.staying_off(self.processor):
+            with clock_priority.staying_off({self.processor}):
                 return self._run(on_group)
         except CandidateFaultError as error:
             return error.fault
@@ -254,7 +255,7 @@ class PairedBenchmark:
         there are more of them.
         """
         try:
-            with clock_priority.staying_off(self.processor):
+            with clock_priority.staying_off({self.processor}):
                 return max(self._alone_us(beside_us))
         finally:
             self._sides.thaw_both()

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
-from actors.evaluator.timing import clock_priority
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
