@@ -8,7 +8,9 @@ builds with torch's headers, or earlier if such a candidate is known to come.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from actors.evaluator.fastbuild import FlagSet, flag_sets_of, needs_headers
 from actors.evaluator.ipc import logs
@@ -28,7 +30,29 @@ from actors.evaluator.sandbox.zygote_client import ZygoteClient
 PREPARE_S = 300.0
 GRACE_S = 10.0  # the child's own limit comes first, because its answer gives the reason
 POLL_S = 0.2
+TOLD_AFTER_S = 3.0  # headers that are there already are found in less
 MAX_TRIES = 2
+
+
+@contextmanager
+def told_if_long(log_line: Callable[[str], None], after_s: float = TOLD_AFTER_S) -> Iterator[None]:
+    """Tell what a build waits for, if the body takes longer than `after_s`, and when it is over."""
+    began = time.monotonic()
+    waiting = threading.Timer(
+        after_s,
+        lambda: log_line(
+            "preparing torch's headers for fast builds: once for this machine, torch and flags"
+        ),
+    )
+    waiting.daemon = True
+    waiting.start()
+    try:
+        yield
+    finally:
+        waiting.cancel()
+        seconds = time.monotonic() - began
+        if seconds >= after_s:
+            log_line(f"torch's headers took {seconds:.0f} s to prepare; the next builds find them")
 
 
 class ToolkitProvider:
@@ -82,9 +106,11 @@ class ToolkitProvider:
             "builder", confinement, FromToolkitBuilder, trusted=False, is_cancelled=is_cancelled
         )
         try:
-            answer = builder.ask(
-                PrepareToolkit(families=tuple(flag_sets), limit_s=PREPARE_S), PREPARE_S + GRACE_S
-            )
+            with told_if_long(self._log_line):
+                answer = builder.ask(
+                    PrepareToolkit(families=tuple(flag_sets), limit_s=PREPARE_S),
+                    PREPARE_S + GRACE_S,
+                )
         finally:
             builder.kill()
         if isinstance(answer, ChildFailure):
