@@ -336,6 +336,8 @@ def test_traffic_is_compared_with_the_least_and_with_a_copy() -> None:
     assert "It moves 268.4 MB from and to DRAM (134.2 MB read) at 2497 GB/s" in found
     assert "83% of the measured copy rate (3000)" in found
     assert "1 times the least (268 MB)" in found
+    spilling = " ".join(texts(call_of(copy), least_bytes=272_000, copy_gb_s=3000.0))
+    assert "987 times the least" in spilling
 
 
 def test_a_call_whose_kernels_take_little_of_it_is_bound_by_launches() -> None:

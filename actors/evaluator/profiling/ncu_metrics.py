@@ -60,7 +60,7 @@ OCCUPANCY_LIMITS = {
 STALLS = {
     "long_scoreboard": "data from global or local memory",
     "short_scoreboard": "shared memory or the XU pipe",
-    "mio_throttle": "room in the queue of shared memory",
+    "mio_throttle": "room in the queue of shared memory and the XU pipe",
     "lg_throttle": "room in the queue of global memory",
     "tex_throttle": "room in the queue of textures",
     "barrier": "other warps at a barrier",
