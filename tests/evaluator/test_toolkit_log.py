@@ -10,7 +10,7 @@ from actors.evaluator.build.toolkits import told_if_long
 
 
 def test_a_long_preparation_is_told_while_it_lasts() -> None:
-    """A user's first verdict waits for it: the log says for what, and then how long it took."""
+    """A user's first verdict waits for it: the log says for what."""
     lines: list[str] = []
     told = threading.Event()
 
@@ -20,8 +20,8 @@ def test_a_long_preparation_is_told_while_it_lasts() -> None:
 
     with told_if_long(log_line, after_s=0.01):
         assert told.wait(20.0)
-        assert "preparing torch's headers" in lines[0]
-    assert "to prepare; the next builds find them" in lines[1]
+    assert len(lines) == 1
+    assert "preparing torch's headers" in lines[0]
 
 
 def test_headers_that_are_there_are_not_told() -> None:

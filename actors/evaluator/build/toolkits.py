@@ -37,23 +37,15 @@ MAX_TRIES = 2
 
 @contextmanager
 def told_if_long(log_line: Callable[[str], None], after_s: float = TOLD_AFTER_S) -> Iterator[None]:
-    """Tell what a build waits for, if the body takes longer than `after_s`, and when it is over."""
-    began = time.monotonic()
-    waiting = threading.Timer(
-        after_s,
-        lambda: log_line(
-            "preparing torch's headers for fast builds: once for this machine, torch and flags"
-        ),
-    )
+    """Tell what a build waits for, if the body takes longer than `after_s`."""
+    text = "preparing torch's headers for fast builds: once for this machine, torch and flags"
+    waiting = threading.Timer(after_s, log_line, [text])
     waiting.daemon = True
     waiting.start()
     try:
         yield
     finally:
         waiting.cancel()
-        seconds = time.monotonic() - began
-        if seconds >= after_s:
-            log_line(f"torch's headers took {seconds:.0f} s to prepare; the next builds find them")
 
 
 class ToolkitProvider:
@@ -143,6 +135,7 @@ class ToolkitProvider:
         builder: ChildClient[ToolkitPrepared] = zygote.spawn(
             "builder", confinement, FromToolkitBuilder, trusted=False, is_cancelled=is_cancelled
         )
+        began = time.monotonic()
         try:
             with told_if_long(self._log_line):
                 answer = builder.ask(
@@ -155,6 +148,9 @@ class ToolkitProvider:
             reason = answer.readable()
         elif isinstance(answer[0], ToolkitPrepared) and answer[0].toolkit:
             self._toolkit = answer[0].toolkit
+            seconds = time.monotonic() - began
+            if seconds >= TOLD_AFTER_S:
+                self._log_line(f"torch's headers are prepared ({seconds:.0f} s)")
             return
         else:
             reason = getattr(answer[0], "words", "")
