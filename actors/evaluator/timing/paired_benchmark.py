@@ -135,9 +135,10 @@ class PairedBenchmark:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
+        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)

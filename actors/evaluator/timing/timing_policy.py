@@ -99,8 +99,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_calm_wait_share: float = 0.05
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
-    # Groups: timed even when the time is up.
+    # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
+    # have an interval that assumes no distribution: beside another program there is none.
     min_groups: int = 3
+    gpu_min_groups: int = 6
     # Ratio: from one look at the interval to the next the groups grow by this factor.  An interval
     # that is looked at after each group is narrow by chance sooner or later.
     look_growth: float = 1.25

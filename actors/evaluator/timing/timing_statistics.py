@@ -160,15 +160,22 @@ def against_alone(timed: Timing, alone_us: float) -> Timing:
 
 
 def is_enough(
-    measured: Sequence[TimedGroup], elapsed_s: float, time_s: float, best_speedup: float = 0.0
+    measured: Sequence[TimedGroup],
+    elapsed_s: float,
+    time_s: float,
+    best_speedup: float = 0.0,
+    wanted_groups: int = POLICY.min_groups,
 ) -> bool:
     """Whether to stop: the interval is narrow, or the time is up.
+
+    Then there are `wanted_groups`, or the time is up a second time.
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
     one that is far below.
     """
-    if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
+    least_groups = wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
+    if elapsed_s >= time_s and len(measured) >= least_groups:
         return True
     groups = calm_groups(measured)
     if best_speedup > 0 and is_far_behind(groups, best_speedup):
