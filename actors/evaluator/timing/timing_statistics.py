@@ -62,6 +62,7 @@ class Timing(Value, frozen=True, kw_only=True):
     groups: int  # that the figures are made of
     disturbed_groups: int = 0  # that were left out
     busy_groups: int = 0  # that were disturbed and had to be used all the same
+    throttled_groups: int = 0  # of these, the ones for which the card had lowered its clocks
     # How many times its undisturbed time each side took, at most.
     reference_contention: float = 1.0
     candidate_contention: float = 1.0
@@ -99,6 +100,7 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
         busy_groups=sum(not group.is_calm for group in groups),
+        throttled_groups=sum(group.is_throttled for group in groups),
         reference_contention=median(1 / (1 - group.reference_wait_share) for group in groups),
         candidate_contention=median(1 / (1 - group.candidate_wait_share) for group in groups),
         shown_groups=shown_groups(groups),
