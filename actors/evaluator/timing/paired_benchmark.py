@@ -154,7 +154,7 @@ class PairedBenchmark:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
             is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
-            self._why = "narrow interval" if is_narrow else "clearly behind the best"
+            self._why = "narrow interval" if is_narrow else "its rank is clear"
         timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(

@@ -110,7 +110,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
-    # Seconds, and share of the ratio: the same after so long.  Calls that are little more than a
+    # Ratio, and share of the ratio: the same where the whole interval is so far above it.
+    ahead_ratio: float = 1.05
+    enough_width_ahead: float = 0.025
+    # Seconds, and share of the ratio: the first after so long.  Calls that are little more than a
     # launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
