@@ -117,6 +117,7 @@ def test_dtypes_multiply_the_cases(task: Path, tmp_path: Path) -> None:
         ("[[case]\n", "is not TOML"),
         ("cases = 3\n", "unknown key cases"),
         ('task = "other.py"\n', "is of the task other.py"),
+        ('[[case]]\ndtpye = "float16"\n', "case 0: unknown key dtpye"),
         ('[[case]]\nname = "../x"\ndtype = "float32"\n', "a name is up to 60"),
         ("[[case]]\nset = { Q = 3 }\n", "no constant of that name"),
         ("[[case]]\nset = { EPS = 0.1 }\n", "which the class Model uses"),

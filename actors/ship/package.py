@@ -39,7 +39,7 @@ COMMON = (
 )
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
 MAX_NAME = 100  # characters; files of a package have names made of it
-LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters
+LICENSE = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters
 RESERVED = {*(name.removesuffix(".py") for name in COMMON), "native", "battery_results"}
 TORCH = "torch>=2.11"
 PROVENANCE = "provenance.json"
