@@ -64,6 +64,9 @@ def read_options(
     wrong = next((dtype for dtype in dtypes if dtype not in MODULE_DTYPES), None)
     if wrong is not None:
         raise TaskCasesError(f"--dtype {wrong}: expected one of {', '.join(MODULE_DTYPES)}")
+    twice = next((dtype for dtype in dtypes if dtypes.count(dtype) > 1), None)
+    if twice is not None:
+        raise TaskCasesError(f"--dtype {twice}: it is given twice")
     file = shapes if shapes is not None else _beside(task)
     options = TaskOptions() if file is None else _read(file, task, source)
     if shapes is not None and options == TaskOptions():

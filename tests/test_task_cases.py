@@ -164,6 +164,22 @@ def test_a_case_changes_its_constants_and_moves_no_line() -> None:
     assert (case, ()) == (changed.case, changed.cases)
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        (("int8",), "--dtype int8: expected one of"),
+        (("",), "--dtype : expected one of"),
+        (("float32", "float32"), "--dtype float32: it is given twice"),
+    ],
+)
+def test_a_wrong_dtype_of_the_command_line_is_named(
+    task: Path, dtypes: tuple[str, ...], expected: str
+) -> None:
+    """A dtype that no module has, none, or one that would make two equal cases."""
+    with pytest.raises(TaskCasesError, match=expected):
+        read_options(task, SOURCE, dtypes=dtypes)
+
+
 @pytest.mark.parametrize("name", ["ROWS", "Model", "torch", "get_inputs"])
 def test_what_is_not_a_literal_can_t_be_set(name: str) -> None:
     """A computed constant has a constant that it is computed from."""
