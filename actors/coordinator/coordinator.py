@@ -24,7 +24,7 @@ from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.work_messages import ROLE_OF, parse_work
 from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.work_queue import task_of
+from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S, task_of
 from actors.coordinator.scheduling.workers import machine_of
 from actors.coordinator.steering import Steering
 from actors.coordinator.storage.activity_store import ActivityStore
@@ -75,7 +75,11 @@ class Coordinator:
         self._local_roles = [role for role in WORKER_ROLES if settings.process_count(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.count_start(time.time())
-        self.scheduler = Scheduler(lease_s=settings.lease_s, epoch=self.activity.last_epoch())
+        self.scheduler = Scheduler(
+            lease_s=settings.lease_s,
+            epoch=self.activity.last_epoch(),
+            kind_memory_s=KIND_MEMORY_S if settings.may_have_other_devices else 0.0,
+        )
         self.health = FleetHealth(self.scheduler, self.activity)
         self.directives = DirectiveStore(database)
         former = self.store.change_supervisor(supervisor) if supervisor else supervisor
