@@ -44,6 +44,7 @@ BLOCK_S = {"cpu": 0.02, "cuda": 0.02}  # of calls that are timed together
 MOST_INPUTS = 2048
 HOST_BYTES, CARD_SHARE = 1 << 25, 8  # of inputs and outputs in turn
 WARM_UPS = 3
+LAUNCH_S, LONGER = 3e-5, 2.5  # calls that are little more than a launch vary by a tenth
 WAKING_S = 0.002  # of calls before the first event, after which a card has no pause
 
 
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
-            return compare_all(judge, flags.device, kernels, flags.seconds)
+            return compare_all(judge, flags.device, kernels, flags.time_s, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def compare_all(
-    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], seconds: float
+    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], time_s: float, seconds: float
 ) -> int:
     """Print a row for each kernel that begins in time, and how far off the judge is."""
     began = time.monotonic()
@@ -85,7 +86,10 @@ def compare_all(
         started = time.monotonic()
         if started - began >= seconds:
             break
-        with ordinary_clock(kernel, device) as clock, timed_by_both(clock) as pairs:
+        with (
+            ordinary_clock(kernel, device) as clock,
+            timed_by_both(clock, sampled_s(kernel, clock, time_s)) as pairs,
+        ):
             task = Task(name=kernel.name, source=kernel.task, device=device)
             verdict = judge.judge(task, kernel.candidate)
         if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
@@ -121,8 +125,14 @@ def summary(deviations: list[float]) -> str:
     )
 
 
+def sampled_s(kernel: HonestKernel, clock: Clock, time_s: float) -> float:
+    """Return for how many seconds a kernel is sampled: longer where passes differ, or are long."""
+    is_launch = clock(None) < LAUNCH_S
+    return LONGER * time_s if is_launch or kernel.gigabytes else time_s
+
+
 @contextmanager
-def timed_by_both(clock: Clock) -> Iterator[list[tuple[float, float]]]:
+def timed_by_both(clock: Clock, time_s: float) -> Iterator[list[tuple[float, float]]]:
     """Have the ordinary clock time a pass after each group of the judge; yield the pairs of µs.
 
     A machine's speed drifts: calls that are little more than a launch took 8 to 16 µs within two
@@ -131,6 +141,9 @@ def timed_by_both(clock: Clock) -> Iterator[list[tuple[float, float]]]:
     pairs: list[tuple[float, float]] = []
 
     class Interleaved(PairedBenchmark):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **{**named, "time_s": time_s})
+
         def run(
             self, on_group: Callable[[int], None] = lambda _groups: None
         ) -> Timing | CandidateFault:

@@ -135,9 +135,10 @@ class PairedBenchmark:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
+        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)
@@ -153,7 +154,7 @@ class PairedBenchmark:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
             is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
-            self._why = "narrow interval" if is_narrow else "clearly behind the best"
+            self._why = "narrow interval" if is_narrow else "its rank is clear"
         timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
