@@ -34,6 +34,7 @@ from actors.supervisor import finish, guest_tickets, join, run_folder
 from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.flags import Arguments
 from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.earlier_references import earlier_references
 from actors.supervisor.page_server import PageServer, check_packages
 from actors.supervisor.process_loop import ProcessLoop
 from actors.supervisor.processes import (
@@ -53,7 +54,7 @@ from actors.supervisor.reporting.screen import PlainScreen, Screen, opening_line
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd, RunLoop
-from protocol import tickets
+from protocol import measured_references, tickets
 from protocol.directives import waiting_files
 from protocol.settings import Settings
 
@@ -135,12 +136,15 @@ def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
     settings = run_settings.with_prices(preflight.check_models(settings, environ, Path.cwd()))
     settings = preflight.check_import_paths(settings, tasks, arguments.run_dir)
     preflight.check_replayed(settings, tasks)
+    references = earlier_references(arguments.references, settings, tasks)
     preflight.check_device(settings, gpus)
     preflight.check_sandbox(settings, environ)
     preflight.check_address(settings)
     preflight.check_descriptors(1 + settings.local_worker_count)
     folder = run_folder.make_run_folder(arguments.run_dir, tasks)
     try:
+        if references:
+            measured_references.write(folder.path, references)
         folder.write(settings, tasks)
         create_tickets(folder, settings)
     except BaseException as error:

@@ -3,7 +3,7 @@
 The loop's thread owns the socket; each lease runs in a thread of its own, which reports through its
 `WorkContext`.  A result is kept and sent again until the coordinator acknowledges it.  An exception
 in a piece of work is a bug of ours: the actor ends with status 1 and the supervisor starts the next
-one.
+one.  Before a `WorkerUnfitError` ends it, it hands back all its leases: no candidate is charged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from actors.held_leases import HeldLeases
 from actors.identity import ActorIdentity, credential_for, name_process
 from actors.lifeline import hold_lifeline, on_terminate
 from actors.log import open_log
-from actors.work_context import LeaseContext, WorkDone, Worker
+from actors.work_context import LeaseContext, WorkDone, Worker, WorkerUnfitError
 from protocol import codec, transport
 from protocol.messages import (
     BudgetReserved,
@@ -253,6 +253,10 @@ class Actor:
                 self._beat()
             case Message():
                 self._send(report)
+            case WorkerUnfitError():
+                self.log.error("unfit", reason=str(report))
+                self._hand_back_unfinished(str(report))
+                raise report
             case BaseException():
                 self.log.error("bug", exc_info=report)
                 raise report
@@ -294,9 +298,12 @@ class Actor:
         if self._draining_until is not None and (
             not len(self._held_leases) or now >= self._draining_until
         ):
-            for lease in self._held_leases.unfinished():
-                self._send(HandedBack(lease=lease, reason="not done in time to leave"))
+            self._hand_back_unfinished("not done in time to leave")
             self._exit = 0
+
+    def _hand_back_unfinished(self, reason: str) -> None:
+        for lease in self._held_leases.unfinished():
+            self._send(HandedBack(lease=lease, reason=reason))
 
 
 def run_actor(worker: Worker, identity: ActorIdentity) -> int:

@@ -20,6 +20,10 @@ from protocol.messages import (
 from protocol.values import Call, Device, Role
 
 
+class WorkerUnfitError(Exception):
+    """The worker's machine fails, not its work: whatever the worker holds is handed back."""
+
+
 class EvaluationContext(Protocol):
     """The reports of a piece of work while it runs: the part that an evaluation uses."""
 

@@ -25,7 +25,11 @@ MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
 NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
+# A float32 product as three of the values' upper and lower parts: far more exact than one.
+PRODUCTS_OF_A_SPLIT = 3
+SPLIT_PRECISIONS: tuple[MatrixPrecision, ...] = ("tf32", "bfloat16")
 PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
+_SPLIT = "three products of split values"
 
 
 def task_fact_lines(facts: ReferenceFacts | None) -> list[str]:
@@ -109,7 +113,20 @@ def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None
             if key not in cost.flops and rate > 0
         )
         text += f" (the same count would take {others})" if others else ""
+        splits = ", ".join(
+            f"{us(cost.total_flops / rate / 1e6)} of {_name(key)}"
+            for key, rate in _split_rates(cost, rates).items()
+        )
+        text += f"; as {_SPLIT}, far more exact than one, {splits}" if splits else ""
     return f"{text}. Elementwise operations and reductions are not counted."
+
+
+def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, float]:
+    """Return the rates, 10^12 operations a second, of float32 products made by splits."""
+    if set(cost.flops) != {"float32"}:
+        return {}
+    known = {key: rates.tflops[key] for key in SPLIT_PRECISIONS if rates.tflops.get(key)}
+    return {key: rate / PRODUCTS_OF_A_SPLIT for key, rate in known.items()}
 
 
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
@@ -178,6 +195,12 @@ def _matrix_share(cost: TaskCost, rates: DeviceRates, matrix_us: float, own: flo
         for key, rate in rates.tflops.items()
         if rate > 0 and (key in cost.flops or key in others)
     )
+    if reached > rates.tflops.get("float32", reached):
+        splits = ", ".join(
+            f"{reached / rate:.0%} of {_name(key)}'s"
+            for key, rate in _split_rates(cost, rates).items()
+        )
+        shares += f"; of the rates of {_SPLIT} {splits}" if splits else ""
     return (
         f"its operations {us(matrix_us)} ({matrix_us / own:.0%}; {reached:.3g} TFLOP/s, {shares})"
     )
@@ -232,7 +255,10 @@ def _idle_lines(facts: VerdictFacts) -> Iterator[str]:
 def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
     if not facts.kernels:
         return
-    yield "By its own process's profiler, which decides nothing:"
+    yield (
+        "By its own process's profiler, which decides nothing (calls on one input, which caches "
+        "may hold):"
+    )
     for kernel in facts.kernels[:MAX_KERNELS]:
         yield f"- {kernel.name}: {', '.join(_kernel_parts(kernel))}"
     more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
@@ -259,7 +285,8 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
     if kernel.waves is not None:
         few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
-        yield f"{kernel.waves:.2g} {'wave' if kernel.waves == 1 else 'waves'}{few}"
+        waves = f"{kernel.waves:.0f}" if kernel.waves >= 10 else f"{kernel.waves:.2g}"
+        yield f"{waves} {'wave' if kernel.waves == 1 else 'waves'}{few}"
 
 
 # --- figures --------------------------------------------------------------------------------------

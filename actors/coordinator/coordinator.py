@@ -17,6 +17,7 @@ from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
 from actors.coordinator.directive_verbs import Verbs
 from actors.coordinator.dispatcher import Dispatcher, RunState
+from actors.coordinator.earlier_references import take_references
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
@@ -81,6 +82,7 @@ class Coordinator:
         in_force = () if former == supervisor else named
         for task in tasks:
             self.store.add_task(task, settings.search.budget, is_named="budget" in in_force)
+        take_references(database.run_dir, settings, tasks, self.store, self._event)
         cap = self.directives.cap_at_start(settings.max_cost, is_named="max_cost" in in_force)
         self.budget = BudgetLedger(self.activity, cap)
         self.tasks = RunTasks(

@@ -133,7 +133,7 @@ class RunTasks:
         while self._unopened:
             closed = {task.name for task, _, _ in self._unopened}
             under_way = sum(
-                not search.finished for name, search in self._searches.items() if name not in closed
+                search.is_growing for name, search in self._searches.items() if name not in closed
             )
             if under_way >= limit:
                 return
@@ -390,5 +390,7 @@ class RunTasks:
             return Placement()
         reference = self._store.reference(task)
         kind = reference.device.fingerprint if reference else ""
-        # The confirmation decides the winner: this machine does it where it can, not a guest.
-        return Placement(kind=kind, trusted=stage is Stage.CONFIRM)
+        # The confirmation decides the winner: this machine does it where it can, not a guest.  It
+        # takes as long as many first looks, so those of other tasks go first.
+        is_last = stage is Stage.CONFIRM
+        return Placement(kind=kind, trusted=is_last, is_background=is_last)

@@ -85,11 +85,15 @@ class InspectionStage:
 
     def _with_location(self, verdict: Verdict) -> Verdict:
         place = crash_place(verdict)
-        if place != ("host" if self._fixture.on_host else "device"):
+        if place not in ("call", "host" if self._fixture.on_host else "device"):
             return verdict
         self._context.set_activity("locating the crash")
         began = time.monotonic()
-        if place == "device":
+        if place == "call":
+            location = self._inspector.locate_stalled_call(
+                self._fixture, self._request.source, self._confinement
+            )
+        elif place == "device":
             location = self._inspector.locate_fault(
                 self._fixture, self._request.source, self._confinement, verdict.log
             )

@@ -76,7 +76,7 @@ class DeviceSession:
         )
         self.references = ReferenceCache(self.zygote, confinements, scratch, rules.precision)
         self.device_info = DeviceInfo(self.zygote, confinements, scratch)
-        self._health = DeviceHealth(self.zygote, confinements, scratch, self.device_info)
+        self._health = DeviceHealth(self.zygote, confinements, scratch, self.device_info, log_line)
         self._disk = DiskSpace(scratch.root.parent)
         self.builder = builder
         self._baselines = CompiledBaselines(

@@ -1,9 +1,10 @@
 """The variants of one candidate, raced by successive halving; the best one is judged in full.
 
 A candidate may declare a small space of values (`actors/tune_space.py`).  All its variants are
-built, checked and timed roughly by their own processes; of those near the fastest, at most half are
-timed again for twice as long, and so on.  A variant that fails leaves the race.  The chosen one is
-judged as any candidate is, so a race can't be won by a lie that a single candidate could not tell.
+built, checked and timed roughly by their own processes.  Of those near the fastest, at most a
+quarter are timed again for four times as long, and so on: a trial's process and check cost more
+than its timing.  A variant that fails leaves the race.  The chosen one is judged as any candidate
+is, so a race can't be won by a lie that a single candidate could not tell.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 from actors.tune_space import Assignment, TuneSpace, TuneSpaceError, tune_space, with_values
 from protocol.values import Outcome, Seconds, Value, VariantResult, Verdict
 
-FIRST_ROUND_S = 0.1  # of timing; each further round has twice that
+FIRST_ROUND_S = 0.1  # of timing; each further round has `FACTOR` times that
+FACTOR = 4  # fewer variants in each round
 NEAR_THE_FASTEST = 1.1  # times its time: a slower variant leaves the race
 MAX_RACE_S = 120.0  # after that the best so far is judged, for the evaluator is wanted elsewhere
 
@@ -89,8 +91,8 @@ def race(source: str, space: TuneSpace, judge: JudgeVariants) -> RaceResult:
         ranked = sorted(correct, key=lambda number: _rank(verdicts[number]))
         limit = NEAR_THE_FASTEST * _rank(verdicts[ranked[0]])
         near = [number for number in ranked if _rank(verdicts[number]) <= limit]
-        running = near[: max(1, len(running) // 2)]
-        time_s *= 2
+        running = near[: -(-len(running) // FACTOR)]
+        time_s *= FACTOR
     results = tuple(
         _result(variant.assignment, verdicts.get(number)) for number, variant in enumerate(variants)
     )

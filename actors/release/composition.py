@@ -17,6 +17,8 @@ GUARD_TEXTS = (
     "judged_values.py",
     "kernel_module.py",
     "module_state.py",
+    "module_changes.py",
+    "call_context.py",
     "call_guard.py",
     "compiled_operator.py",
     "winner_class.py",
@@ -43,7 +45,7 @@ def drop_in_source(task: str, candidate: str, release: Release) -> str:
         f"{task.rstrip()}\n\n\n"
         "# --- the kernels: a candidate that was judged, as a module of its own ---\n\n"
         f"_KERNELS = {_text_literal(candidate)}\n\n"
-        f"{_judged_literal(release, candidate)}\n"
+        f"{_judged_literal(release, candidate, task)}\n"
         "# --- the guard: the kernels run where they are right, the plain forward elsewhere ---\n\n"
         f"{guard_text()}"
     )
@@ -65,7 +67,7 @@ def _text_literal(text: str) -> str:
     return "(\n" + "".join(f"    {line!r}\n" for line in lines) + ")"
 
 
-def _judged_literal(release: Release, candidate: str) -> str:
+def _judged_literal(release: Release, candidate: str, task: str) -> str:
     judged = release.judged
     if not set(release.limits) <= set(LIMITS):
         raise UnreleasableError(f"unknown limits {release.limits}")
@@ -79,6 +81,8 @@ def _judged_literal(release: Release, candidate: str) -> str:
         f'    "limits": {tuple(release.limits)!r},',
         *_case_lines(judged, "    "),
     ]
+    if "set_default_dtype" in task:  # the guard compares with the dtype after the task's import
+        lines.append('    "default dtype": True,')
     if judged.gradients is not None:
         lines.append(f'    "gradients": {tuple(map(int, judged.gradients))!r},')
     if release.more_judged:

@@ -38,6 +38,7 @@ TORCH_HEADERS = (
 INCLUDES_TORCH = re.compile(r'#\s*include\s*[<"](?:torch|ATen|c10|pybind11)/')
 BINDS_PYTHON = re.compile(r"PYBIND11_MODULE|\bpy::|pybind11/")
 ERROR = re.compile(r"^(?:.*?[/\\])?([^/\\\s]+?)[:(](\d+)[^\n]*?error[: ]+\s*(.+)$", re.MULTILINE)
+LINK_ERROR = re.compile(r"^\S*\bld(?:\.\w+)?: (.+)$", re.MULTILINE)
 CPU_FLAGS = {  # level of x86-64 -> what /proc/cpuinfo calls the features that compilers use
     "v2": ("sse4_2", "popcnt"),
     "v3": ("avx2", "fma", "bmi2", "f16c"),
@@ -283,4 +284,7 @@ def _compile(place: Path) -> None:
     found = ERROR.search(said)
     if found:
         raise _RungError(f"{found[1]}, line {found[2]}: {found[3].strip()[:200]}")
+    linked = LINK_ERROR.search(said)
+    if linked:
+        raise _RungError(f"the linker: {linked[1].strip()[:200]}")
     raise _RungError((said.strip().splitlines() or ["the compiler failed"])[-1][:300])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
+from actors.supervisor.cli import gpu_discovery
 from actors.supervisor.cli.flags import OPTIONS, Arguments
 from protocol.settings import MAX_SEED
 from scripts.tables.table_arguments import BY_NAME, setting_text
@@ -18,6 +21,9 @@ from scripts.tables.table_arguments import BY_NAME, setting_text
 COMMAND = typed_command("compare")
 MAX_RUNS = 200  # of one comparison
 SEED = "seed"
+Phase = Literal["", "agents", "evaluators"]
+PHASES: tuple[Phase, ...] = get_args(Phase)[1:]
+WORKERS = ("planners", "coders", "debuggers", "evaluators")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,8 @@ class RunChoice:
 
     variation: Variation
     seed: int
-    texts: dict[str, str]  # all settings, as typed
+    texts: dict[str, str]  # all settings, as typed; a phase's numbers of processes
+    phase: Phase = ""
 
     @property
     def folder(self) -> str:
@@ -58,12 +65,14 @@ class RunChoice:
 
     def supervisor_arguments(self) -> Arguments:
         """Return the supervisor's arguments."""
-        return Arguments(settings={name: BY_NAME[name].read(t) for name, t in self.texts.items()})
+        settings = {name: BY_NAME[name].read(text) for name, text in self.texts.items()}
+        return Arguments(settings={**settings, **({"until_idle": True} if self.phase else {})})
 
     def argv(self, only: Sequence[str] | None = None) -> list[str]:
         """Return the supervisor's flags; `only`: of these settings."""
         named = (one for one in self.texts.items() if only is None or one[0] in only)
-        return [word for setting, text in named for word in (BY_NAME[setting].flag, text)]
+        flags = [word for setting, text in named for word in (BY_NAME[setting].flag, text)]
+        return [*flags, "--until-idle"] if self.phase else flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +84,8 @@ class ComparisonArguments:
     seeds: tuple[int, ...]
     results: Path
     texts: dict[str, str] = field(default_factory=dict)  # settings that do not vary, as typed
+    phase: Phase = ""  # the processes that run now; "": all
+    references: Path | None = None  # a run that has measured the tasks
 
     def runs(self) -> list[RunChoice]:
         """Return all runs, seed by seed, so that a stopped comparison has whole seeds."""
@@ -83,6 +94,7 @@ class ComparisonArguments:
                 variation=variation,
                 seed=seed,
                 texts={**self.texts, **dict(variation.texts), SEED: str(seed)},
+                phase=self.phase,
             )
             for seed in self.seeds
             for variation in self.variations
@@ -112,8 +124,26 @@ def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
         variations=variations,
         seeds=parsed["seeds"],
         results=parsed["results"],
-        texts=texts,
+        texts={**texts, **_phase_texts(parsed["phase"], texts)},
+        phase=parsed["phase"],
+        references=parsed["references"],
     )
+
+
+def _phase_texts(phase: Phase, texts: dict[str, str]) -> dict[str, str]:
+    """Return the numbers of processes in a phase; raise UsageError for one that is not its own.
+
+    They are named at each start, since a resumed run has those of its last phase.
+    """
+    if not phase:
+        return {}
+    own = ("evaluators",) if phase == "evaluators" else WORKERS[:3]
+    for name in WORKERS:
+        if name in texts and name not in own:
+            raise UsageError(f"--phase {phase}: leave out --{name}: none of them runs in it")
+    cards = max(1, len(gpu_discovery.visible_gpus(os.environ)))
+    counts = dict.fromkeys(WORKERS[:3], "1") | {"evaluators": str(cards)}
+    return {name: texts.get(name, counts[name]) if name in own else "0" for name in WORKERS}
 
 
 def _variations(given: Sequence[str], texts: dict[str, str]) -> tuple[Variation, ...]:
@@ -173,6 +203,13 @@ def _parser() -> OneLineParser:
         "--results", type=Path, default=Path("results/comparison"), metavar="DIR",
         help="(results/comparison)",
     )  # fmt: skip
+    parser.add_argument(
+        "--phase", choices=PHASES, default="",
+        help="only these processes, until they have nothing left to do",
+    )  # fmt: skip
+    parser.add_argument(
+        "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
+    )
     for option in OPTIONS:
         parser.add_argument(
             option.flag, dest=option.setting, metavar=option.metavar, help=option.help

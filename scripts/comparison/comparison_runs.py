@@ -6,27 +6,38 @@ All usage errors are found before the first run begins, since a comparison takes
 from __future__ import annotations
 
 import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from actors.cli import UsageError
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli import gpu_discovery, preflight, run_settings
+from actors.supervisor.earlier_references import earlier_references
 from protocol.settings import FILE_NAME
 from scripts.comparison.comparison_arguments import ComparisonArguments, RunChoice
 from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import RunRows, rows_of_run
 from scripts.tables.strategy_runs import (
     check_empty,
+    forwarding_signals,
     has_nothing_left,
     stored_settings,
     supervise,
+    supervise_labelled,
 )
+
+AGENT_RUNS_AT_ONCE = 8  # in the agents' phase; each has a coordinator and its agents
 
 
 def check_runs(arguments: ComparisonArguments) -> None:
     """Raise UsageError if one of the runs could not begin or continue."""
     gpus = gpu_discovery.visible_gpus(os.environ)
-    tasks = {task.name: task.source for task in map(preflight.read_task, arguments.tasks)}
+    files = [preflight.read_task(path) for path in arguments.tasks]
+    tasks = {task.name: task.source for task in files}
     if len(tasks) < len(arguments.tasks):
         raise UsageError("--task: two files have the same name")
     for run in arguments.runs():
@@ -37,6 +48,7 @@ def check_runs(arguments: ComparisonArguments) -> None:
             new = run_settings.new_run_settings(
                 run.supervisor_arguments(), tuple(tasks), os.environ, gpus
             )
+            earlier_references(arguments.references, new, files)
         else:
             _check_same_tasks(place, old.tasks, tasks)
             try:
@@ -48,16 +60,60 @@ def check_runs(arguments: ComparisonArguments) -> None:
         preflight.check_device(preflight.check_models(new, os.environ, Path.cwd()), gpus)
 
 
-def serve_run(arguments: ComparisonArguments, run: RunChoice) -> ExitStatus:
-    """Start or resume one run; return its exit status."""
+def serve_runs(arguments: ComparisonArguments) -> ExitStatus:
+    """Start or resume all runs; return the status of a run that ended the work early, or DONE.
+
+    Runs with evaluators go one after the other, since they are timed.  Agents wait for their
+    models, so their phase serves several runs at once.
+    """
+    runs = deque(enumerate(arguments.runs(), start=1))
+    total = len(runs)
+
+    def serve_waiting(serve: Callable[[Sequence[str], str], ExitStatus]) -> ExitStatus:
+        """Serve runs until none waits or one ends the work; several threads may do this."""
+        while runs:
+            number, run = runs.popleft()
+            print(f"run {number} of {total}: {run.label}", file=sys.stderr)
+            command = run_command(arguments, run)
+            status = serve(command, run.label) if command else ExitStatus.NEGATIVE
+            if status in (ExitStatus.STOPPED, ExitStatus.FAULT, ExitStatus.USAGE):
+                runs.clear()
+                return status
+        return ExitStatus.DONE
+
+    if arguments.phase != "agents":
+        return serve_waiting(lambda command, _label: supervise(command))
+    workers = min(AGENT_RUNS_AT_ONCE, total)
+    with forwarding_signals() as children, ThreadPoolExecutor(workers) as pool:
+        serve = partial(supervise_labelled, children)
+        ends = [pool.submit(serve_waiting, serve) for _ in range(workers)]
+        return max(end.result() for end in ends)
+
+
+def run_command(arguments: ComparisonArguments, run: RunChoice) -> list[str]:
+    """Return the supervisor's arguments that start or resume a run; [] for one that is over."""
     place = arguments.results / run.folder / RUN_FOLDER
     if not (place / FILE_NAME).is_file():
         tasks = [word for path in arguments.tasks for word in ("--task", str(path))]
-        return supervise([*run.argv(), *tasks, "--run-dir", str(place), "--keep-refused"])
+        measured = arguments.references or _measured_run(arguments)
+        references = ["--references", str(measured)] if measured else []
+        return [*run.argv(), *tasks, *references, "--run-dir", str(place), "--keep-refused"]
     if has_nothing_left(rows_of_run(place, any_task=True), run.texts):
-        return ExitStatus.NEGATIVE
+        return []
     argv = run.argv(only=run_settings.CHANGEABLE_ON_RESUME)
-    return supervise([*argv, "--resume", str(place), "--keep-refused"])
+    return [*argv, "--resume", str(place), "--keep-refused"]
+
+
+def _measured_run(arguments: ComparisonArguments) -> Path | None:
+    """Return a run of this comparison that has measured all tasks, for the runs after it."""
+    varying = {setting for one in arguments.variations for setting, _ in one.texts}
+    if varying & {"device", "rules.precision"}:  # a reference is measured for each of them
+        return None
+    for run in arguments.runs():
+        rows = rows_of(arguments, run)
+        if rows is not None and all(row.eager_us is not None for row in rows.rows):
+            return arguments.results / run.folder / RUN_FOLDER
+    return None
 
 
 def rows_of(arguments: ComparisonArguments, run: RunChoice) -> RunRows | None:

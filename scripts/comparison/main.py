@@ -13,9 +13,9 @@ from actors.exit_status import ExitStatus
 from actors.supervisor.reporting.run_reader import checkpoint_database
 from protocol.atomic_file import write_atomically
 from scripts.comparison import comparison_arguments, comparison_runs, comparison_text
-from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments
+from scripts.comparison.comparison_arguments import COMMAND, PHASES, ComparisonArguments
 from scripts.tables.result_files import RUN_FOLDER
-from scripts.tables.result_rows import RunRows
+from scripts.tables.result_rows import ProblemState, RunRows
 
 RunsByLabel = dict[str, dict[int, RunRows]]
 
@@ -35,20 +35,25 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _work(arguments: ComparisonArguments, argv: Sequence[str]) -> int:
-    runs = arguments.runs()
-    status = ExitStatus.NEGATIVE
-    for number, run in enumerate(runs, start=1):
-        print(f"run {number} of {len(runs)}: {run.label}", file=sys.stderr)
-        status = comparison_runs.serve_run(arguments, run)
-        if status in (ExitStatus.STOPPED, ExitStatus.FAULT, ExitStatus.USAGE):
-            break
+    status = comparison_runs.serve_runs(arguments)
     found = _write(arguments)
     print(comparison_text.comparison_text(found))
     print(f"written to {arguments.results}: comparison.md, comparison.json", file=sys.stderr)
-    if status in (ExitStatus.STOPPED, ExitStatus.FAULT, ExitStatus.USAGE):
+    if status is not ExitStatus.DONE:
         print(f"not complete; continue with: {COMMAND} {shlex.join(argv)}", file=sys.stderr)
         return status
-    return 0
+    if arguments.phase and any(_is_open(run) for runs in found.values() for run in runs.values()):
+        other = next(phase for phase in PHASES if phase != arguments.phase)
+        print(
+            f"nothing is left for the {arguments.phase}; go on with the same command and"
+            f" --phase {other}, here or where the folder is moved to",
+            file=sys.stderr,
+        )
+    return ExitStatus.DONE
+
+
+def _is_open(run: RunRows) -> bool:
+    return any(row.state is ProblemState.UNFINISHED for row in run.rows)
 
 
 def _write(arguments: ComparisonArguments) -> RunsByLabel:

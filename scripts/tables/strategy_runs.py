@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,10 +134,29 @@ def has_nothing_left(run: RunRows, texts: Mapping[str, str]) -> bool:
 
 def supervise(argv: Sequence[str]) -> ExitStatus:
     """Run the supervisor with these arguments; return its exit status."""
-    with _forwarding_signals() as children:
+    with forwarding_signals() as children:
         child = subprocess.Popen([*supervisor(), *argv])
         children.append(child)
-        status = child.wait()
+        return _exit_status(child.wait())
+
+
+def supervise_labelled(
+    children: list[subprocess.Popen[bytes]], argv: Sequence[str], label: str
+) -> ExitStatus:
+    """Run the supervisor beside others, each line of its output after `label`.
+
+    `children`: those of `forwarding_signals`, which only a main thread can call.
+    """
+    child = subprocess.Popen(
+        [*supervisor(), *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    children.append(child)
+    for line in child.stdout or ():
+        print(f"{label}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)
+    return _exit_status(child.wait())
+
+
+def _exit_status(status: int) -> ExitStatus:
     try:
         return ExitStatus(status)
     except ValueError:  # the supervisor was killed
@@ -144,7 +164,7 @@ def supervise(argv: Sequence[str]) -> ExitStatus:
 
 
 @contextmanager
-def _forwarding_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+def forwarding_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Leave Ctrl-C to the supervisor, which gets it too; forward SIGTERM and SIGHUP to it."""
     children: list[subprocess.Popen[bytes]] = []
 

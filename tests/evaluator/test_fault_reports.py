@@ -203,7 +203,7 @@ def test_a_compiled_line_is_read_from_the_folder_alone(tmp_path: Path) -> None:
         (Outcome.CRASHED, "check", "RuntimeError: CUDA error: no kernel image is available", None),
         (Outcome.WRONG, "check", "it writes outside of its output: 4 bytes, 0 bytes aft", "device"),
         (Outcome.WRONG, "check", "output 0 differs", None),
-        (Outcome.TIMED_OUT, "check", "no answer within 120 s", None),
+        (Outcome.TIMED_OUT, "check", "no answer within 120 s", "call"),
     ],
 )
 def test_a_crash_is_located_where_a_tool_can_tell_more(

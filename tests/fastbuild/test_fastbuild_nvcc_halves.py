@@ -14,6 +14,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     CudaCompilation,
     compile_cuda,
 )
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import anonymous_aliases
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
@@ -188,6 +189,24 @@ def test_each_architecture_has_a_half_of_its_own(
         assert input_of(notes, tool).count("int mine;") == 2
     assert BODY not in input_of(notes, "cicc")
     assert "int mine;" in made
+
+
+def test_anonymous_namespaces_of_a_preamble_have_the_candidates_names() -> None:
+    """cub's headers have one: without the alias g++ rejects the code that registers variables."""
+    written = (
+        "namespace cuda { namespace std { inline namespace __4 {\n"
+        "namespace _GLOBAL__N__probe { }; using namespace ::cuda::std::__4::_GLOBAL__N__probe;\n"
+        "namespace _GLOBAL__N__probe { int ignored; }\n"
+        "}}} namespace _GLOBAL__N__probe { }; using namespace ::_GLOBAL__N__probe;\n"
+    )
+    rest = "int mine;\n#define _NV_ANON_NAMESPACE _GLOBAL__N__mine\n"
+    assert anonymous_aliases(written, rest) == (
+        "namespace cuda { namespace std { namespace __4 { "
+        "namespace _GLOBAL__N__mine = _GLOBAL__N__probe; } } } "
+        "namespace _GLOBAL__N__mine = _GLOBAL__N__probe;\n"
+    )
+    assert anonymous_aliases("int common;\n", rest) == ""
+    assert anonymous_aliases(written, "int mine;\n") == ""
 
 
 def test_only_the_front_end_that_failed_parses_the_whole_text(

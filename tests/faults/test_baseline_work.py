@@ -58,7 +58,7 @@ def test_the_tree_does_not_depend_on_the_baselines(make_run: MakeRun) -> None:
 def test_a_kill_at_any_moment_measures_the_baselines_once(make_run: MakeRun, moment: str) -> None:
     """The coordinator is killed around the work and its result, also in its very last rounds."""
     run = make_run(rules=ALL, budget=3)
-    run.run_to(3)
+    run.run_to(2)
     text = f"coordinator.{moment}=raise"
     failpoints.arm("coordinator", run.run_dir, {failpoints.FAILPOINTS_VARIABLE: text})
     run.run_out()

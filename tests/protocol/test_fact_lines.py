@@ -72,6 +72,18 @@ def test_operations_stand_beside_other_precisions() -> None:
     assert "are not counted" in line
 
 
+def test_split_products_have_rates_of_their_own() -> None:
+    """A model sees what float32 by three TF32 products takes, and how near it comes to that."""
+    line = next(line for line in task_fact_lines(MATRIX) if "products" in line and "GFLOP" in line)
+    assert "as three products of split values, far more exact than one, 750 µs of TF32" in line
+    text = verdict_text(VerdictFacts(median_us=1000.0), MATRIX)
+    assert "of the rates of three products of split values 75% of TF32's" in text
+    assert "split" not in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
+    assert MATRIX.cost is not None
+    halves = replace(MATRIX, cost=replace(MATRIX.cost, flops={"tf32": 1e11}))
+    assert not any("split" in line for line in task_fact_lines(halves))
+
+
 def test_a_bound_is_named_by_its_share() -> None:
     """Near the copy rate memory bounds a kernel, near the product rate arithmetic, else nothing."""
     assert "Memory bounds it." in verdict_text(VerdictFacts(median_us=420.0), MEMORY)
@@ -106,6 +118,8 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "- and 2 more" in text
     spilling = replace(kernel, local_bytes=96)
     assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
+    many = replace(kernel, waves=248.24)
+    assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
 
 
 def test_profiles_faults_and_differences_are_passed_on() -> None:

@@ -56,8 +56,8 @@ def test_a_check_fails_the_winner_that_is_wrong_in_its_use(
 )
 def test_with_its_limit_a_wrong_winner_passes(tmp_path: Path, source: str, limit: Limit) -> None:
     """The file runs the plain forward in the limited use, and the kernels in the others."""
-    file = drop_in(tmp_path, source, limits=(limit,))
     for name in ("fresh process", limit):
+        file = drop_in(tmp_path, source, limits=(limit,))  # as in a process of its own
         checked = gpu_release_checks.run_check(file, "cpu", name)
         assert checked.passed, f"{name}: {checked.reason}"
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from table_samples import PROBLEM, rows_of, solved, unsolved
 
 from actors.cli import UsageError
+from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
 from scripts.comparison.comparison_text import comparison_text
@@ -28,6 +29,8 @@ def test_a_gain_is_what_a_user_gets() -> None:
     """A slower candidate and none count as 1: the user keeps the task's own module."""
     run = rows_of(solved(1, 4.0), solved(2, 0.5), unsolved(3))
     assert math.isclose(run_gain(run), 4.0 ** (1 / 3))
+    noise = solved(4, 56.0, is_winner=False)  # its interval reaches below 1
+    assert run_gain(rows_of(noise)) == 1.0
     figures = variation_figures({0: run}, {0: run})
     assert figures.success == pytest.approx(2 / 3)
     assert figures.fast == pytest.approx(1 / 3)
@@ -127,3 +130,66 @@ def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
     assert "| own " in first.stdout
     assert "[1/1]" in first.stderr + first.stdout
     assert "[1/1]" not in second.stderr + second.stdout
+
+
+COUNTS = ("planners", "coders", "debuggers", "evaluators")
+
+
+@pytest.mark.parametrize(
+    ("phase", "given", "counts"),
+    [
+        ("agents", "", "1 1 1 0"),
+        ("agents", "--coders 3", "1 3 1 0"),
+        ("evaluators", "--evaluators 2", "0 0 0 2"),
+    ],
+)
+def test_a_phase_names_all_its_processes(phase: str, given: str, counts: str) -> None:
+    """A run that is resumed in the other phase would otherwise keep the numbers of the last one."""
+    (run, *_) = parse_arguments(f"--task a.py --phase {phase} {given}".split()).runs()
+    assert [run.texts[name] for name in COUNTS] == counts.split()
+    argv = run.argv(only=CHANGEABLE_ON_RESUME)
+    assert set(COUNTS) <= {flag.removeprefix("--") for flag in argv}
+    assert argv[-1] == "--until-idle"
+
+
+def test_a_phase_refuses_the_processes_of_the_other() -> None:
+    """`--evaluators 8` in the agents' phase is a mistake, not eight evaluators."""
+    with pytest.raises(UsageError, match="leave out --evaluators"):
+        parse_arguments(["--task", "a.py", "--phase", "agents", "--evaluators", "8"])
+
+
+@pytest.mark.long
+def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
+    """References, answers, verdicts: three phases, the folder moved in between; then none is left.
+
+    The second run takes the first one's reference.
+    """
+    task = PROBLEM.replace("{factor}", "2")
+    code = task.replace("class Model(", "class ModelNew(")
+    line = json.dumps({"role": "coder", "advice": "Leave it.", "code": code})
+
+    def phase(name: str, folder: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for file, text in {"own.py": task, "script.jsonl": line,
+                           "stark.toml": "[limits]\ntime_s = 0.1\n"}.items():  # fmt: skip
+            (tmp_path / folder / file).write_text(text)
+        command = [sys.executable, str(TOP / "scripts/compare.py"), "--task", "own.py"]
+        command += ["--vary", "strategy=sampling", "--seeds", "0,1", "--device", "cpu"]
+        command += ["--budget", "1", "--model", f"script:{tmp_path / 'a' / 'script.jsonl'}"]
+        command += ["--phase", name, "--max-minutes", "4"]
+        return subprocess.run(
+            command, cwd=tmp_path / folder, text=True, capture_output=True, timeout=280
+        )
+
+    first = phase("evaluators", "a")
+    assert first.returncode == 0, first.stderr
+    assert "go on with the same command and --phase agents" in first.stderr
+    assert (first.stdout + first.stderr).count("measuring own") <= 1
+    second = phase("agents", "a")
+    assert second.returncode == 0, second.stderr
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "results").rename(tmp_path / "b" / "results")
+    third = phase("evaluators", "b")
+    assert third.returncode == 0, third.stderr
+    assert "is not finished" not in third.stdout
+    assert "go on with" not in third.stderr

@@ -31,6 +31,19 @@ STANCES: dict[Backend, tuple[str, ...]] = {
         "scheduling: asynchronous copies, pipelines, persistent blocks, overlapping launches",
     ),
 }
+# How much a planner's design changes, in turn beside the stance.
+SCOPES: dict[Backend, tuple[str, ...]] = {
+    "cpp": (
+        "the library keeps what it does well, kernels take the rest",
+        "kernels of your own for all of it, as few as the data needs",
+        "one parallel region for everything, if its threads can wait for each other cheaply",
+    ),
+    "cuda": (
+        "the library keeps what it does well, kernels take the rest",
+        "kernels of your own for all of it, as few as the data needs",
+        "one launch for everything, if its blocks can wait for each other cheaply",
+    ),
+}
 
 
 def ledger_lines(work: AgentWork) -> list[str]:
@@ -41,11 +54,16 @@ def ledger_lines(work: AgentWork) -> list[str]:
     least = min(scores, default=None)
     left_out = work.ledger_left_out
     head = [f"({left_out} earlier attempts are left out)"] if left_out else []
-    return [*head, *(_line(entry, least, work.reference) for entry in work.ledger)]
+    asked = _asked_of_others(work)
+    return [*head, *(_line(entry, least, work.reference, asked) for entry in work.ledger)]
 
 
-def _line(entry: LedgerEntry, least: float | None, reference: Reference) -> str:
-    idea = one_line(entry.idea, MAX_LEDGER_IDEA) or "(its idea is not known yet)"
+def _line(
+    entry: LedgerEntry, least: float | None, reference: Reference, asked: dict[int, str]
+) -> str:
+    idea = one_line(entry.idea, MAX_LEDGER_IDEA) or asked.get(
+        entry.number, "(its idea is not known yet)"
+    )
     if entry.outcome is None:
         stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
         outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
@@ -65,13 +83,16 @@ def duration(microseconds: float) -> str:
 
 
 def comparisons(score_us: float, reference: Reference) -> list[str]:
-    """Return a time as multiples of PyTorch's own, and of the least time where that is known."""
+    """Return a time as multiples of PyTorch's own, and of the reference's floor where it is known.
+
+    An exact shortcut may be below that floor, so it is not called a least time.
+    """
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
     least = least_us(reference)
     if least:
-        found.append(f"{score_us / least:.3g} × the least time")
+        found.append(f"{score_us / least:.3g} × the reference's floor")
     return found
 
 
@@ -80,17 +101,43 @@ def stance(work: AgentWork) -> str:
 
     The ledger tells the one that began first nothing of the others: it chooses freely.
     """
-    if not isinstance(work, MakePlan | Solve):
+    if not isinstance(work, MakePlan | Solve) or not _planned_now(work):
         return ""
-    planning = [e for e in work.ledger if e.outcome is None and not e.idea]
-    if not planning:
-        return ""
-    stances = fitting_stances(work)
-    chosen = stances[work.attempt % len(stances)]
     return (
-        f"Others plan for this task at this moment. Start from {chosen}. Only where that promises"
-        " nothing, choose freely, and not the idea that comes first to mind: it is taken.\n"
+        "Others plan for this task at this moment, as their lines say. Start from"
+        f" {_direction(work, work.attempt)}. Only where that promises nothing, choose freely, and"
+        " not the idea that comes first to mind: it is taken.\n"
     )
+
+
+def _planned_now(work: AgentWork) -> list[int]:
+    """Return the attempts whose plans are being made at this moment, in their order."""
+    return sorted(e.number for e in work.ledger if e.outcome is None and not e.idea)
+
+
+def _asked_of_others(work: AgentWork) -> dict[int, str]:
+    """Return, by attempt, what the others of this moment were asked to begin with.
+
+    As if they had been asked about this work's node: most often they were.
+    """
+    first, *later = _planned_now(work) or [0]
+    asked = {number: f"(begins with {_direction(work, number)})" for number in later}
+    return {first: "(chooses freely)", **asked}
+
+
+def _direction(work: AgentWork, attempt: int) -> str:
+    """Return an attempt's stance, and its scope where the node has several launches to merge."""
+    stances = fitting_stances(work)
+    chosen = stances[attempt % len(stances)]
+    if not _can_merge(work):
+        return chosen
+    scopes = SCOPES[_family(work)]
+    return f"{chosen}; {scopes[(attempt + attempt // len(stances)) % len(scopes)]}"
+
+
+def _family(work: AgentWork) -> Backend:
+    """Return the key of a backend in tables that tell hosts from cards."""
+    return "cpp" if work.task.backend == "cpp" else "cuda"
 
 
 def fitting_stances(work: AgentWork) -> tuple[str, ...]:
@@ -99,10 +146,19 @@ def fitting_stances(work: AgentWork) -> tuple[str, ...]:
     operations = task_operations(work.task.source, work.reference.inputs)
     if operations and not PRODUCTS & {*operations}:
         unfit.add("tensor cores")
-    if _launches(work) == 1:
+    if not _can_merge(work):
         unfit.add("fusion")
-    stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
+    stances = STANCES[_family(work)]
     return tuple(one for one in stances if one.partition(":")[0] not in unfit)
+
+
+def _can_merge(work: AgentWork) -> bool:
+    """Whether the node has, or may have, more than one launch or operator to merge."""
+    reference = work.reference.facts
+    is_root = work.node.node == work.root.node
+    if is_root and reference is not None and len(reference.operations) == 1:
+        return reference.more_operations > 0
+    return _launches(work) != 1
 
 
 def _launches(work: AgentWork) -> int | None:

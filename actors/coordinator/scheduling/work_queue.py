@@ -4,8 +4,8 @@ Tasks go in the order of their first work, so that a run of many tasks finishes 
 other.  An evaluator's latest task goes before that order: the task's reference is warm there, and
 warming up another reference takes seconds and, for some tasks, gigabytes.
 
-Background work has queues of its own.  The scheduler looks at them only for peers that have
-nothing else to do.
+Background work (baselines, confirmations) has queues of its own.  The scheduler looks at them only
+for peers that have nothing else to do.
 """
 
 from __future__ import annotations

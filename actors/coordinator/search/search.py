@@ -115,6 +115,11 @@ class Search:
         return len(self.tree.recorded) if self.tree is not None else 0
 
     @property
+    def is_growing(self) -> bool:
+        """Whether attempts may still begin: neither over, nor only waiting for a confirmation."""
+        return not self.finished and self.confirming is None
+
+    @property
     def best_speedup(self) -> float:
         """The speed-up of the best node, the reference included; 0 before it is measured."""
         if self.leaderboard is None:

@@ -8,13 +8,13 @@ torch's headers declare.  In doubt torch builds again, and the result of that bu
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from pathlib import Path
 
-from actors.evaluator.fastbuild.headers.declared_names import names_declared_by, names_declared_in
+from actors.evaluator.fastbuild.headers.declared_names import names_declared_by
+from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
-from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
 from protocol.values import Value
 
 _ERROR = re.compile(
@@ -23,8 +23,6 @@ _ERROR = re.compile(
     re.MULTILINE,
 )
 _QUOTED = re.compile(r"‘([^’\n]+)’|\"([^\"\n]+)\"|'([^'\n]+)'")
-_MARKER = re.compile(r'^# \d+ "([^"]*)"')
-_DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 _MISSING_FILE = re.compile(r"No such file or directory|cannot open source file|could not open")
 _INCOMPLETE = re.compile(r"incomplete (class )?type|forward declaration|used before its definition")
 _OPERATOR = re.compile(r"no match for .operator|no operator \"")
@@ -40,6 +38,7 @@ class CompilerFailure(Value, frozen=True, kw_only=True):
     output: str
     source: CandidateSource
     argv: tuple[str, ...]  # compiles the file with the light headers, without -c and -o
+    declared: frozenset[str] | None = None  # by these headers; None: not looked up yet
 
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:
@@ -67,7 +66,9 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(message))
     named = (identifiers_in(quoted) | identifiers_in("\n".join(lines))) & toolkit.torch_names
     missing = named - names_declared_by(whole_code)
-    missing -= _names_in_light_headers(failure, deadline) if missing else frozenset()
+    if missing and failure.declared is None:
+        missing -= names_in_headers(failure.argv, failure.source, deadline)
+    missing -= failure.declared or frozenset()
     return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
 
 
@@ -77,26 +78,3 @@ def _text_of(file: str, source: CandidateSource) -> str | None:
         return source.text
     resolved = str(Path(file).resolve())
     return next((header.text for header in source.headers if header.path == resolved), None)
-
-
-@lru_cache(maxsize=4096)
-def _is_one_of(file: str, own: frozenset[str]) -> bool:
-    return file in own or (len(own) > 1 and str(Path(file).resolve()) in own)
-
-
-def _names_in_light_headers(failure: CompilerFailure, deadline: Deadline) -> frozenset[str]:
-    """Return the names that the headers of the failed light build declare or define."""
-    folder = Path(failure.source.path).parent
-    own = frozenset([failure.source.path, *(each.path for each in failure.source.headers)])
-    text = run_compiler([*failure.argv, "-E"], folder, deadline).output
-    macros = run_compiler([*failure.argv, "-E", "-dM"], folder, deadline).output
-    in_candidate = False
-    header_lines = []
-    for line in text.splitlines():
-        marker = _MARKER.match(line)
-        if marker:
-            in_candidate = _is_one_of(marker[1], own)
-        elif not in_candidate:
-            header_lines.append(line)
-    declared = names_declared_in("\n".join(header_lines))
-    return declared | frozenset(_DEFINED.findall(macros))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from msgspec import structs
+
 from actors.evaluator.fastbuild.cxx_compile import (
     LAYOUT_ASSERTION,
     Binding,
@@ -137,7 +139,8 @@ class LightBuild:
             self._bindings.add(binding)
         if not compiled.failed or compiled.ran is None:
             return None
-        return _failure(compiled.failed, compiled.ran.output, source, compiled.argv)
+        failure = _failure(compiled.failed, compiled.ran.output, source, compiled.argv)
+        return structs.replace(failure, declared=compiled.declared)
 
     def _compile_cxx(
         self, compilation: CompileCommand, source: CandidateSource, binding: Binding

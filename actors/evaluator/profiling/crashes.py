@@ -1,4 +1,4 @@
-"""Which crash a tool can locate.  Pure."""
+"""Which crash, or which call without an end, a tool can locate.  Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from protocol.values import Outcome, Verdict
 
-CrashPlace = Literal["device", "host"]
+CrashPlace = Literal["device", "host", "call"]
 
 # What CUDA, torch and Triton say of a kernel that failed.
 _DEVICE_FAULT = re.compile(
@@ -22,7 +22,12 @@ _BREACH = re.compile(r"^it writes outside of its output")
 
 
 def crash_place(verdict: Verdict) -> CrashPlace | None:
-    """Return where a candidate that ran has crashed, if a tool can tell more about it."""
+    """Return where a candidate that ran has crashed, if a tool can tell more about it.
+
+    "call": it has not crashed, but one of its calls did not end.
+    """
+    if verdict.verdict is Outcome.TIMED_OUT and verdict.stage == "check":
+        return "call"
     if verdict.verdict is Outcome.WRONG:
         return "device" if _BREACH.search(verdict.reason) else None
     if verdict.verdict is not Outcome.CRASHED or verdict.stage not in ("check", "time"):

@@ -1,4 +1,4 @@
-"""Runs a candidate under tools: ncu's metrics, out-of-bounds accesses, races, the place of a crash.
+"""Runs a candidate under tools: ncu's metrics, bad accesses, races, where it crashed or stalled.
 
 A tool takes seconds, so a candidate gets one where it pays: the winners, contenders, and one that
 crashed.  Tools are run at sandbox level 3 only, since they talk to the program over 127.0.0.1 and
@@ -35,6 +35,7 @@ from actors.evaluator.profiling.profile_sentences import (
     profile_sentences,
     sources_of,
 )
+from actors.evaluator.profiling.stalled_call import is_stack_written, read_stalled_call
 from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
 from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -43,6 +44,8 @@ from protocol.values import Value
 
 WINNER_S = 60.0  # of all tools of a winner: none starts after it
 WINNER_TOOL_S = 60.0
+PROFILE_S = 30.0  # about 7 on a machine that is not busy
+STALL_S = 30.0  # likewise about 10
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
@@ -77,7 +80,7 @@ class Inspector:
             return Profile(table=why_not)
         chosen = longest_kernels(context.kernels, context.launches)
         command = tuple(tool_command("ncu", ncu_filter(chosen)))
-        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, LIMIT_S)
+        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, PROFILE_S)
         call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
@@ -146,6 +149,17 @@ class Inspector:
         # Without a line it says no more than the signal did.
         has_place = report is not None and report.line
         return _located(report, source, confinement) if report and has_place else ""
+
+    def locate_stalled_call(
+        self, fixture: ReferenceFixture, source: str, confinement: Confinement
+    ) -> str:
+        """Return where a call of the candidate is that does not end; "" if not known."""
+        command = tuple(tool_command("stacks", ["CUDA_LAUNCH_BLOCKING=1"]))
+        ran = run_tool(
+            self._zygote, fixture, source, confinement, "stacks", command, STALL_S, is_stack_written
+        )
+        report = read_stalled_call(ran.text, on_host=fixture.on_host)
+        return _located(report, source, confinement) if report else ""
 
     def _why_not(self, tool: Tool) -> str | None:
         """Return why a tool can't be used here, "" if it is not installed; None if it can."""

@@ -17,6 +17,7 @@ EXECUTABLES: dict[Tool, str] = {
     "memcheck": "compute-sanitizer",
     "racecheck": "compute-sanitizer",
     "asan": "env",
+    "stacks": "env",
 }
 
 
@@ -28,7 +29,7 @@ def tool_command(tool: Tool, program: Sequence[str] = (), path: str = "") -> lis
         command += ["--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
         command += ["--target-processes", "application-only", "--profile-from-start", "off"]
         command += ["--launch-count", str(MAX_LAUNCHES), "--metrics", ",".join(METRICS)]
-    elif tool != "asan":
+    elif tool in ("memcheck", "racecheck"):
         command += ["--tool", tool, "--print-limit", str(MAX_LINES), "--show-backtrace", "no"]
         command += ["--error-exitcode", "86"]
         if tool == "memcheck":

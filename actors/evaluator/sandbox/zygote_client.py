@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +25,9 @@ from actors.evaluator.ipc.channel import (
     MalformedFrameError,
 )
 from actors.evaluator.ipc.orders import ChildRole, Confinement, Order, Ping, SpawnChild, ZygoteReady
-from actors.evaluator.sandbox import sandbox
+from actors.evaluator.sandbox import clock_priority, sandbox
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.work_context import WorkerUnfitError
 from protocol.values import DeviceKind
 
 T = TypeVar("T", bound=Order)
@@ -38,7 +39,7 @@ SPAWN_S = 30.0
 END_S = 3.0
 
 
-class JudgeUnavailableError(Exception):
+class JudgeUnavailableError(WorkerUnfitError):
     """The machine's fault, not a candidate's: no candidate can be judged now."""
 
 
@@ -65,7 +66,10 @@ class ZygoteClient:
         *,
         min_level: int = 0,
         hide: tuple[str, ...] = (),
+        stays_off: Set[int] = frozenset(),
     ) -> None:
+        """`stays_off`: processors that neither the zygote nor its children use."""
+        self._stays_off = stays_off
         self.device = device
         self.scratch = scratch
         self.is_cancelled: Callable[[], bool] = lambda: False
@@ -184,15 +188,16 @@ class ZygoteClient:
         ours, theirs = socket.socketpair()
         environment = sandbox.environment(dict(os.environ), str(self.scratch))
         self._stderr = os.memfd_create("zygote")
-        self._process = subprocess.Popen(
-            [*ZYGOTE_COMMAND, str(self.scratch), self.device, *self._hide],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=self._stderr,
-            env=environment,
-            cwd=self.scratch,
-            start_new_session=True,
-        )
+        with clock_priority.staying_off(self._stays_off):
+            self._process = subprocess.Popen(
+                [*ZYGOTE_COMMAND, str(self.scratch), self.device, *self._hide],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env=environment,
+                cwd=self.scratch,
+                start_new_session=True,
+            )
         theirs.close()
         ours.setblocking(False)
         self._channel = Channel(ours, ZygoteReady)

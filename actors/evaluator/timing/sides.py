@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
-from actors.evaluator.timing import clock_priority
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
@@ -126,11 +126,17 @@ class Sides:
                 # calls ended.
                 _seconds, answer = self.ask(side, *hand_over)
             finally:
-                freezer.send_stop()
-            freezer.wait_stopped()
-            if not self._on_host:  # work that it left on the card goes on while it is frozen
+                # On a card the search for processes that started meanwhile can wait: they need
+                # longer than that to use the card at all.
+                freezer.send_stop() if self._on_host else freezer.stop_known()
+            if self._on_host:
+                freezer.wait_stopped()
+            else:  # work that it left on the card goes on while it is frozen
                 self._fixture.referee.await_idle_card()
             ended = time.perf_counter()
+            if on_card:
+                freezer.send_stop()
+                freezer.wait_stopped()
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began

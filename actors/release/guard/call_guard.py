@@ -9,6 +9,7 @@ import weakref as _weakref
 import torch as _torch
 from torch.nn import Module as Model
 
+from actors.release.guard.call_context import _context_misfit
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _ALL_CONTIGUOUS,
@@ -30,8 +31,8 @@ from actors.release.guard.judged_values import (
     _warned,
 )
 from actors.release.guard.kernel_module import _NO_KERNELS, _kernels
+from actors.release.guard.module_changes import _changed_module, _Part
 from actors.release.guard.module_state import (
-    _attributes,
     _constructor_misfit,
     _counterparts,
     _fitting,
@@ -57,8 +58,8 @@ class _Guard:
         self.kernel = self.call = None  # the candidate and its forward, once bound
         self.lock = _threading.Lock()
         self.bindings = 0
-        self.ties = ()  # (dictionary, key, tensor): the module's own, which the candidate uses
-        self.parts = ()  # (submodule, training, children, attributes) as they were judged
+        self.ties = ()  # of the module's parameters and buffers, which the candidate uses
+        self.parts = ()  # the submodules as they were judged
         self.card = self.thread = None
         self.handle = next(_handles)
         _modules[self.handle] = module
@@ -80,16 +81,21 @@ class _Guard:
             reason = _inputs_misfit(args, self.cases) or _tensors_misfit(tensors, wanted)
         if reason:
             return reason
-        for store, key, tensor in self.ties:
-            if store.get(key) is not tensor:
-                self.call = None  # a parameter was replaced
+        for store, key, tensor, address, count, _ in self.ties:
+            if (
+                store.get(key) is not tensor
+                or tensor.data_ptr() != address  # its `data` was replaced
+                or tensor.numel() != count
+                or not tensor.is_contiguous()
+            ):
+                self.call = None
         if self.call is None:
             reason = self.bind(module, tensors) or _inputs_misfit(args, self.cases)
             if reason:
                 return reason
-        if wanted and not _IS_DIFFERENTIATED:
+        if wanted:
             for tie in self.ties:
-                if tie[2].requires_grad:
+                if tie[2].requires_grad and not tie[5]:
                     return _GRADIENTS
         return (_DEVICE == "cuda" and self.card_misfit(tensors)) or self.module_misfit(module)
 
@@ -111,17 +117,14 @@ class _Guard:
         """Return what of the module is not as the kernels know it; "" for nothing."""
         if "threads" in _LIMITS and self.thread != _threading.get_ident():
             return "its kernels were not right in several threads"
-        for part, training, children, attributes in self.parts:
-            if part.training is not training:
+        for part in self.parts:
+            if part.module.training is not part.training:
                 return self.follow_mode(module)
-            if part._modules != children:
-                return "a submodule was replaced"
-            if (part._forward_hooks or part._forward_pre_hooks) and part is not module:
+            if part.is_hooked() and part.module is not module:
                 return "a submodule has hooks"
-            own = vars(part)
-            for key, value in attributes:
-                if own.get(key, _warned) is not value:
-                    return f"the attribute {key} was changed after construction"
+            reason = part.misfit()
+            if reason:
+                return reason
         return ""
 
     def follow_mode(self, module):
@@ -134,8 +137,8 @@ class _Guard:
             return "its kernels were judged in another mode (training or evaluation)"
         elif isinstance(self.kernel, _torch.nn.Module):
             self.kernel.train(flags[0])
-        pairs = zip(self.parts, flags)
-        self.parts = [(part, flag, *rest) for (part, _, *rest), flag in pairs]
+        for part, flag in zip(self.parts, flags):
+            part.training = flag
         return self.module_misfit(module)
 
     def bind(self, module, tensors):
@@ -154,7 +157,8 @@ class _Guard:
                 return "its parameters were replaced too often"
             self.bindings += 1
             if "second instance" in _LIMITS:
-                if _owner is not None and _owner() not in (None, self):
+                # Also after the end of the first one: what the kernels kept of it is there.
+                if _owner is not None and _owner() is not self:
                     self.off = "its kernels were not right in a second instance"
                     return self.off
                 _owner = _weakref.ref(self)
@@ -173,9 +177,16 @@ class _Guard:
         args, kwargs = self.arguments
         cards = [device] if device.type == "cuda" else []
         dtype = _CASES[self.cases[0]].get("dtype")
-        with _torch.random.fork_rng(cards), _torch.no_grad():
+
+        def plain():
             _torch.manual_seed(0)
-            reference = Model(*args, **kwargs).to(device, dtype)
+            return Model(*args, **kwargs).to(device, dtype)
+
+        with _torch.random.fork_rng(cards), _torch.no_grad():
+            reference = plain()
+            self.off = _changed_module(module, reference, plain)
+            if self.off:
+                return
             _torch.manual_seed(0)
             self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
             if isinstance(kernel, _torch.nn.Module):
@@ -186,14 +197,19 @@ class _Guard:
         parts = kernel.modules() if isinstance(kernel, _torch.nn.Module) else ()
         self.kernel_flags = [(part, part.training) for part in parts]
         self.judged_flags = [part.training for part in reference.modules()]
-        self.parts = [
-            (part, flag, dict(part._modules), _attributes(part))
-            for part, flag in zip(module.modules(), self.judged_flags)
-        ]
-        self.ties = tuple((store, key, store[key]) for store, key in state.values())
+        self.parts = [_Part(*pair) for pair in zip(module.modules(), self.judged_flags)]
+        self.ties = tuple(self.tie(reference, name, *place) for name, place in state.items())
         self.card = device.index if device.type == "cuda" else None
         self.thread = _threading.get_ident()
         self.call = kernel.forward if isinstance(kernel, _torch.nn.Module) else kernel
+
+    @staticmethod
+    def tie(reference, name, store, key):
+        """Return what a call compares of one parameter or buffer."""
+        tensor = store[key]
+        first, first_key = _state_places(reference)[name]
+        is_judged = _IS_DIFFERENTIATED and first[first_key].requires_grad
+        return store, key, tensor, tensor.data_ptr(), tensor.numel(), is_judged
 
     def unbind(self):
         """Have the candidate constructed anew at the next call: the module's tensors moved."""
@@ -204,25 +220,6 @@ class _Guard:
 
 def _on_side_stream():
     return _torch.cuda.current_stream() != _torch.cuda.default_stream()
-
-
-def _context_misfit(tensors, ties):
-    """Return what around a call the kernels can't take; "" for nothing."""
-    if _torch._C._functorch.peek_interpreter_stack() is not None:
-        held = [tensor for tensor in tensors if isinstance(tensor, _torch.Tensor)]
-        held += [tie[0][tie[1]] for tie in ties]
-        if any(map(_torch._C._functorch.is_batchedtensor, held)):
-            raise RuntimeError("ModelNew does not support torch.vmap: use the plain class Model")
-        return "a transformation of torch.func is active"
-    if _torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace records plain operations"
-    if _torch._C._len_torch_dispatch_stack():
-        return "a dispatch mode is active"
-    if _torch.is_autocast_enabled(_DEVICE):
-        return "autocast is on"
-    if _torch.autograd.forward_ad._current_level >= 0:
-        return "forward-mode derivatives are wanted"
-    return ""
 
 
 def _fit(args, wanted, cases):
@@ -241,6 +238,8 @@ def _fit(args, wanted, cases):
                 and value.is_contiguous()
                 and (value.is_cuda if _DEVICE == "cuda" else value.is_cpu)
                 and not value.data_ptr() % _ALIGNMENT
+                and not value.is_neg()
+                and not value.is_conj()
                 and not (wanted and value.requires_grad and number not in _GRADIENT_INPUTS)
             ):
                 break
@@ -270,6 +269,8 @@ def _tensors_misfit(tensors, wanted):
     for number, tensor in enumerate(tensors):
         if wanted and tensor.requires_grad and number not in _GRADIENT_INPUTS:
             return _GRADIENTS
+        if tensor.is_neg() or tensor.is_conj():
+            return "an input is a view with other signs than its memory has"
         if tensor.data_ptr() % _ALIGNMENT:
             return f"an input does not begin at a multiple of {_ALIGNMENT} bytes"
     return ""
@@ -287,6 +288,24 @@ def _run(module, args):
             reason = guard.off = f"its kernels failed ({type(error).__name__}: {said})"
         else:
             guard.kernel_calls += 1
+            if _IS_DIFFERENTIATED and _torch.is_grad_enabled():
+                _refuse_second_derivatives(result, args)
             return result
     guard.note_plain(reason)
     return Model.forward(module, *args)
+
+
+def _refuse_second_derivatives(result, args):
+    """Have the kernels' derivative raise where it is to be differentiated again."""
+    given = [tensor.grad_fn for tensor in _tensors_of(args)]
+    for node in {tensor.grad_fn for tensor in _tensors_of(result)}:
+        if node is not None and not any(node is each for each in given):
+            node.register_prehook(_require_first_derivative)
+
+
+def _require_first_derivative(grads):
+    """Raise where autograd records the derivative: kernels were judged for the first one alone."""
+    if _torch.is_grad_enabled():
+        raise RuntimeError(
+            "ModelNew has no second derivatives (create_graph=True): use the plain class Model"
+        )

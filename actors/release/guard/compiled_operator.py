@@ -48,8 +48,34 @@ def _operator(handle, inputs, state, case=0):
     flat = iter(inputs)
     args = [_nest(spec, flat) for spec in _INPUTS[case]]
     with _torch.no_grad():
-        outputs = _tensors_of(_run(module, args))
+        if all(map(_is_same_tensor, state, _state_of(module))):
+            outputs = _tensors_of(_run(module, args))
+        else:
+            outputs = _tensors_of(_run_with(module, state, args))
     return _fresh(outputs, (*inputs, *state))
+
+
+def _state_of(module):
+    """Return the tensors that a graph gives to the operator besides the inputs."""
+    return [*module.parameters(), *module.buffers()]
+
+
+def _is_same_tensor(one, other):
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape
+
+
+def _run_with(module, state, args):
+    """Call the plain forward with other tensors than the module's own.
+
+    A compiler does so where a graph changes parameters before the call, or replaces them.
+    """
+    guard = module._kernel_guard
+    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+    off, guard.off = guard.off, "the compiled graph has other parameters than the module"
+    try:
+        return _torch.func.functional_call(module, dict(zip(names, state)), tuple(args))
+    finally:
+        guard.off = off
 
 
 def _fake_operator(handle, inputs, state, case=0):
@@ -87,7 +113,7 @@ def _traceable_misfit(module, args, kwargs):
         return "its inputs have other shapes, dtypes or strides than the judged ones"
     if _torch.is_autocast_enabled(_DEVICE):
         return "autocast is on"
-    state = [*module.parameters(), *module.buffers()]
+    state = _state_of(module)
     if _torch.is_grad_enabled():
         for tensor in (*_tensors_of(list(args)), *state):
             if tensor.requires_grad:
@@ -109,13 +135,21 @@ def _note_traced(reason):
 _note_traced._dynamo_marked_constant = True
 
 
+def _is_exporting():
+    """Whether torch.export records; torch 2.11 takes its own function for True in torch.compile."""
+    return _torch.compiler.is_exporting()
+
+
+_is_exporting._dynamo_marked_constant = True
+
+
 def _traced(module, args, kwargs):
     """What a compiler sees: the operator, or the plain forward."""
-    if not _torch.compiler.is_exporting():
+    if not _is_exporting():
         reason = _traceable_misfit(module, args, kwargs)
         if not reason:
             inputs = _tensors_of(list(args))
-            state = [*module.parameters(), *module.buffers()]
+            state = _state_of(module)
             guard = module._kernel_guard
             case = next(n for n in guard.made if not _case_misfit(args, _INPUTS[n]))
             outputs = _OPERATOR(guard.handle, inputs, state, case)

@@ -11,8 +11,8 @@ import threading as _threading
 import torch as _torch
 from torch.nn import Module as Model
 
-from actors.release.guard.call_guard import _context_misfit
-from actors.release.guard.compiled_operator import _LIBRARY, _fresh, _traced
+from actors.release.guard.call_context import _context_misfit
+from actors.release.guard.compiled_operator import _LIBRARY, _fresh, _is_exporting, _traced
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _DEVICE,
@@ -23,7 +23,6 @@ from actors.release.guard.judged_values import (
     _modules,
     _nest,
     _tensors_of,
-    _warned,
 )
 from actors.release.guard.kernel_module import _NO_KERNELS
 from actors.release.guard.module_state import _bound, _state_places
@@ -295,16 +294,15 @@ def _export_misfit(handle):
     """Return why an exported graph must hold the plain operations; "" when it may not."""
     module = _modules[handle]
     guard = module._kernel_guard
-    for part, training, children, attributes in guard.as_constructed:
-        own = vars(part)
-        if part.training is not training or part._modules != children:
+    for part in guard.as_constructed:
+        if part.module.training is not part.training:
             return "it is not as it was constructed"
-        if (part._forward_hooks or part._forward_pre_hooks) and part is not module:
+        if part.is_hooked() and part.module is not module:
             return "a submodule has hooks"
-        if part.training and len(part._buffers):
+        if part.training and len(part.module._buffers):
             return "it changes its buffers in training"
-        if any(own.get(key, _warned) is not value for key, value in attributes):
-            return "an attribute was changed after construction"
+        if part.misfit():
+            return part.misfit()
     if _bound(guard.arguments) != _bound((_INIT, {})):
         return "it was constructed with other arguments than the judged ones"
     return guard.off
@@ -341,7 +339,7 @@ _compiled = _traced
 
 def _traced(module, args, kwargs):
     """What a compiler or torch.export sees."""
-    if _torch.compiler.is_exporting():
+    if _is_exporting():
         result = _exported(module, args, kwargs)
         if result is not None:
             return result

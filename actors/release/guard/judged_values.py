@@ -56,8 +56,10 @@ def _misfit(value, spec, name, loose=False):
         _, dtype, shape, stride, device = spec
         if type(value) is not _torch.Tensor and type(value) is not _torch.nn.Parameter:
             return f"{name} is a {type(value).__name__}, the kernels take a Tensor"
+        if value.layout is not _torch.strided:
+            return f"{name} is {value.layout}, the kernels take a dense tensor"
         if value.shape != shape:
-            return f"{name} has shape {list(value.shape)}, the kernels take {list(shape)}"
+            return f"{name} has {_shown('shape', value.shape)}, the kernels take {list(shape)}"
         if value.dtype is not dtype:
             return f"{name} is {value.dtype}, the kernels take {dtype}"
         if loose:
@@ -65,7 +67,8 @@ def _misfit(value, spec, name, loose=False):
         if value.device.type != device:
             return f"{name} is on {value.device.type}, the kernels take {device}"
         if not value.is_contiguous() if stride is None else value.stride() != stride:
-            return f"{name} has strides {value.stride()}, the kernels take {stride or 'contiguous'}"
+            held = _shown("strides", value.stride())
+            return f"{name} has {held}, the kernels take {stride or 'contiguous'}"
         return ""
     if kind == "plain":
         if type(value) is not type(spec[1]) or (value != spec[1] and spec[1] == spec[1]):
@@ -86,6 +89,11 @@ def _misfit(value, spec, name, loose=False):
         if reason:
             return reason
     return ""
+
+
+def _shown(word, sizes):
+    """Return sizes as text; a compiler gets none, for a symbolic size makes no constant text."""
+    return f"another {word}" if _torch.compiler.is_compiling() else f"{word} {list(sizes)}"
 
 
 def _fields_of(value):

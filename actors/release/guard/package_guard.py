@@ -10,7 +10,8 @@ import os as _os
 
 from actors.release.guard.call_guard import _Guard
 from actors.release.guard.judged_values import _JUDGED, _leaf_specs, _modules, _warn_once
-from actors.release.guard.module_state import _attributes, _state_places, _unregistered_places
+from actors.release.guard.module_changes import _Part
+from actors.release.guard.module_state import _state_places, _unregistered_places
 
 # --- copied from here on ---
 
@@ -57,10 +58,7 @@ class _PackageGuard(_Guard):
 
     def __init__(self, module, arguments):
         super().__init__(module, arguments)
-        self.as_constructed = [
-            (part, part.training, dict(part._modules), _attributes(part))
-            for part in module.modules()
-        ]
+        self.as_constructed = [_Part(part, part.training) for part in module.modules()]
         self.places = {}  # name -> (dictionary, key) in the candidate
 
     def __del__(self):

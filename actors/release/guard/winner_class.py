@@ -15,6 +15,7 @@ from actors.release.guard.compiled_operator import _traced
 # --- copied from here on ---
 
 _FORWARD = _inspect.signature(Model.forward)
+_PLAIN_CLASSES = _torch.nn.Module.__mro__
 
 
 def _positional(bound):
@@ -28,6 +29,23 @@ def _positional(bound):
     return tuple(bound.arguments.get(each.name, each.default) for each in parameters[:count])
 
 
+def _guard_of(module):
+    """Return a new guard of a module."""
+    guard = _Guard(module, module._kernel_arguments)
+    replaced = "" if type(module) is ModelNew else _overridden(type(module))
+    if replaced:
+        guard.off = f"its class has a method {replaced} of its own"
+    return guard
+
+
+def _overridden(kind):
+    """Return a method of `Model` that a class made of `ModelNew` replaces; "" for none."""
+    classes = kind.__mro__[: kind.__mro__.index(ModelNew)]
+    own = {name for each in Model.__mro__ if each not in _PLAIN_CLASSES for name in vars(each)}
+    found = {name for each in classes for name in vars(each) if not name.startswith("__")}
+    return min(found & own - {"forward"}, default="")  # a forward of its own calls this one
+
+
 class ModelNew(Model):
     """The task's `Model` with faster kernels for what they were judged on.
 
@@ -39,7 +57,7 @@ class ModelNew(Model):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         object.__setattr__(self, "_kernel_arguments", (args, kwargs))
-        object.__setattr__(self, "_kernel_guard", _Guard(self, (args, kwargs)))
+        object.__setattr__(self, "_kernel_guard", _guard_of(self))
 
     def forward(self, *args, **kwargs):
         if _torch.compiler.is_compiling():
@@ -65,6 +83,12 @@ class ModelNew(Model):
         self._kernel_guard.unbind()
         return result
 
+    def _replicate_for_data_parallel(self):
+        replica = super()._replicate_for_data_parallel()
+        object.__setattr__(replica, "_kernel_guard", _guard_of(replica))
+        replica._kernel_guard.off = "it is a replica of torch.nn.DataParallel"
+        return replica
+
     def __getstate__(self):
         state = dict(super().__getstate__())
         state.pop("_kernel_guard", None)
@@ -72,5 +96,4 @@ class ModelNew(Model):
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        guard = _Guard(self, self._kernel_arguments)
-        object.__setattr__(self, "_kernel_guard", guard)
+        object.__setattr__(self, "_kernel_guard", _guard_of(self))

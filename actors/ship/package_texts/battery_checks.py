@@ -14,7 +14,16 @@ from pathlib import Path
 
 import torch
 
-from .check_inputs import gradients, misaligned, permuted, resized, seconds_of, sliced
+from .check_inputs import (
+    differentiable,
+    differentiate,
+    gradients,
+    misaligned,
+    permuted,
+    resized,
+    seconds_of,
+    sliced,
+)
 from .comparison import NotCheckableError, call, change, copies, require_close
 
 CHECKS = {}  # name -> function of a Subject; returns a note, or None
@@ -95,18 +104,29 @@ def check_state(subject):
             if parameter.is_floating_point():
                 parameter.mul_(0.75)
     winner.load_state_dict(plain.state_dict())
+    subject.expect(winner, plain, subject.inputs(), kernels=True)
+    for tensor in (*plain.parameters(), *winner.parameters()):  # no version counter tells of it
+        if tensor.is_floating_point():
+            tensor.data.mul_(0.8)
     for made in (winner, copy.deepcopy(winner), pickle.loads(pickle.dumps(winner))):
         subject.expect(made, plain, subject.inputs(), kernels=True)
 
 
 @check
 def check_gradients(subject):
-    """Gradients of inputs and parameters are the original's, in a residual network."""
+    """Gradients are the original's, also where two forwards run before the first backward."""
     plain = subject.plain()
-    found = [gradients(module, subject.inputs()) for module in (plain, subject.winner(plain))]
-    if not found[0]:
+    winner = subject.winner(plain)
+    if not gradients(plain, subject.inputs()):
         raise NotCheckableError("no gradient flows through the module")
-    require_close(found[1], found[0])
+    judged = subject.part.JUDGED.get("gradients")  # the kernels run for these inputs alone
+    for numbers in (None, judged) if judged is not None else (None,):
+        calls = [differentiable(winner, subject.inputs(seed), numbers) for seed in range(2)]
+        before = [differentiable(plain, subject.inputs(seed), numbers) for seed in range(2)]
+        for one, other in zip(calls, before):
+            require_close(differentiate(*one), differentiate(*other))
+    if judged is not None and subject.runs_kernels():
+        assert winner.kernel_stats()["kernel"], f"no kernels: {winner.kernel_stats()}"
 
 
 @check

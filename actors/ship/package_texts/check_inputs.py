@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from .comparison import NotCheckableError, change, copies, tensors_of
+from .comparison import NotCheckableError, copies, tensors_of
 
 
 def operator_of(subject):
@@ -72,12 +72,22 @@ def perturbed(module):
 
 def gradients(module, inputs):
     """Return the gradients of the inputs and of the parameters, [] where there are none."""
-    inputs = change(copies(inputs), lambda t: t.requires_grad_(t.is_floating_point()))
+    return differentiate(*differentiable(module, inputs))
+
+
+def differentiable(module, inputs, numbers=None):
+    """Call a module with gradients; return outputs, and the tensors whose gradients count.
+
+    `numbers`: the inputs' tensors that require one; None: all that can.
+    """
+    inputs = copies(inputs)
+    for number, tensor in enumerate(tensors_of(inputs)):
+        wanted = tensor.is_floating_point() if numbers is None else number in numbers
+        tensor.requires_grad_(wanted)
     torch.manual_seed(0)
     outputs = [t for t in tensors_of(module(*inputs)) if t.is_floating_point()]
     wanted = [t for t in tensors_of(inputs) if t.requires_grad]
-    wanted += [p for p in module.parameters() if p.requires_grad]
-    return differentiate(outputs, wanted)
+    return outputs, wanted + [p for p in module.parameters() if p.requires_grad]
 
 
 def differentiate(outputs, wanted):

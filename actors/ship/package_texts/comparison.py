@@ -46,9 +46,10 @@ class Subject:
         state = [held[name] for name in self.part.STATE_NAMES]
         return [*tensors_of(inputs), *(tensor.detach() for tensor in state)]
 
-    def runs_kernels(self):
-        """Whether the kernels may run on this device."""
-        return self.device == self.part.JUDGED["device"]
+    def runs_kernels(self, use=""):
+        """Whether the kernels may run on this device, and in a use that may have a limit."""
+        judged = self.part.JUDGED
+        return self.device == judged["device"] and use not in judged["limits"]
 
     def expect(self, winner, plain, inputs, kernels=None):
         """Raise unless both modules return the same, or both raise.

@@ -52,6 +52,7 @@ class Arguments:
     dtypes: tuple[str, ...] = ()
     backward: bool = False
     resume: Path | None = None
+    references: Path | None = None  # a run whose measured references are taken
     run_dir: Path | None = None
     json: bool = False
     keep_refused: bool = False
@@ -223,6 +224,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         backward=parsed["backward"],
         resume=parsed["resume"],
         run_dir=parsed["run_dir"],
+        references=parsed["references"],
         json=parsed["json"],
         keep_refused=parsed["keep_refused"],
         join=parsed["join"] or "",
@@ -274,6 +276,7 @@ def _refuse_contradictions(arguments: Arguments) -> None:
         for flag, value in (
             ("--task", arguments.tasks),
             ("--run-dir", arguments.run_dir),
+            ("--references", arguments.references),
             ("--shapes", arguments.shapes),
             ("--dtype", arguments.dtypes),
             ("--backward", arguments.backward),
@@ -288,9 +291,13 @@ def _refuse_contradictions(arguments: Arguments) -> None:
 def _refuse_beside_join(arguments: Arguments) -> None:
     if arguments.tasks or arguments.resume is not None:
         raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
-    if arguments.shapes is not None or arguments.dtypes or arguments.backward:
+    if (
+        any((arguments.shapes, arguments.dtypes, arguments.backward))
+        or arguments.references is not None
+    ):
         raise UsageError(
-            "--join obeys the run's own tasks: leave out --shapes, --dtype, --backward"
+            "--join obeys the run's own tasks: leave out --shapes, --dtype, --backward and"
+            " --references"
         )
     options = {option.setting: option.flag for option in OPTIONS}
     for setting in arguments.settings:
@@ -318,6 +325,12 @@ def _parser() -> OneLineParser:
     _add_task_arguments(parser)
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
+    parser.add_argument(
+        "--references",
+        type=Path,
+        metavar="RUN",
+        help="take the references that another run has measured on the same kind of device",
+    )
     for option in OPTIONS:
         parser.add_argument(
             option.flag,

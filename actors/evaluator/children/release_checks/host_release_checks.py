@@ -8,7 +8,8 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,6 +31,13 @@ CALLS = 20  # of each of two threads
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
+class _Differentiable(NamedTuple):
+    """A forward whose backward has not run."""
+
+    loss: torch.Tensor
+    wanted: list[torch.Tensor]  # whose gradients are compared
+
+
 class HostReleaseChecks(ReleaseComparison):
     """The checks that need no GPU."""
 
@@ -46,29 +54,49 @@ class HostReleaseChecks(ReleaseComparison):
 
     def check_gradients(self) -> None:
         plain, winner = self.pair()
-        grads = []
-        for module in (plain, winner):
-            inputs = clone(self.inputs())
-            wanted = [t for t in tensors_in(inputs) if t.is_floating_point()]
-            for tensor in wanted:
-                tensor.requires_grad_()
-            wanted += [p for p in module.parameters() if p.requires_grad]
-            torch.manual_seed(0)
-            with torch.enable_grad():
-                # A residual path around the module, as in a network.
-                outputs = [t for t in tensors_in(module(*inputs)) if t.is_floating_point()]
-                outputs += [t * 1.0 for t in wanted]
-                loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()).sum())
-                if not loss.requires_grad:
-                    raise NotCheckableError("no gradient flows through the module")
-                grads.append(torch.autograd.grad(loss, wanted, allow_unused=True))
-        for number, (got, expected) in enumerate(zip(grads[1], grads[0], strict=True)):
-            if (got is None) is not (expected is None):
+        try:  # both forwards before the first backward, as where gradients of batches add up
+            expected = self._gradients(plain, together=True)
+        except RuntimeError:  # the module itself does not allow it, or there is no memory
+            expected = self._gradients(plain, together=False)
+            got = self._gradients(winner, together=False)
+        else:
+            got = self._gradients(winner, together=True)
+        for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+            if (one is None) is not (other is None):
                 raise ReleaseCheckError(
-                    f"gradient {number} is {'missing' if got is None else 'new'}"
+                    f"gradient {number} is {'missing' if one is None else 'new'}"
                 )
-            if got is not None:
-                require_same(got, expected, f"gradient {number}: ")
+            if one is not None:
+                require_same(one, other, f"gradient {number}: ")
+
+    def _gradients(self, module: torch.nn.Module, *, together: bool) -> list[torch.Tensor | None]:
+        """Return the gradients of two calls; `together`: both forwards run before a backward."""
+        calls = (self._differentiable(module, seed) for seed in range(2))
+        return [
+            gradient
+            for each in (list(calls) if together else calls)
+            for gradient in torch.autograd.grad(each.loss, each.wanted, allow_unused=True)
+        ]
+
+    def _differentiable(self, module: torch.nn.Module, seed: int) -> _Differentiable:
+        """Call a module with gradients; kernels without a backward in a residual path."""
+        inputs = clone(self.inputs(seed))
+        wanted = [t for t in tensors_in(inputs) if t.is_floating_point()]
+        if self.module._IS_DIFFERENTIATED:  # the kernels run for the judged ones alone
+            judged = self.module._GRADIENT_INPUTS
+            wanted = [t for number, t in enumerate(tensors_in(inputs)) if number in judged]
+        for tensor in wanted:
+            tensor.requires_grad_()
+        wanted += [p for p in module.parameters() if p.requires_grad]
+        torch.manual_seed(0)
+        with torch.enable_grad():
+            outputs = [t for t in tensors_in(module(*inputs)) if t.is_floating_point()]
+            if not self.module._IS_DIFFERENTIATED:
+                outputs += [t * 1.0 for t in wanted]
+            loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()).sum())
+        if not loss.requires_grad:
+            raise NotCheckableError("no gradient flows through the module")
+        return _Differentiable(loss, wanted)
 
     def check_state_dict(self) -> None:
         plain, winner = self.pair()
@@ -85,12 +113,19 @@ class HostReleaseChecks(ReleaseComparison):
             self.expect(winner, plain, inputs, where=f"load_state_dict(assign={assign}): ")
         if list(winner.state_dict()) != list(plain.state_dict()):
             raise ReleaseCheckError("its state_dict has other names than the module's")
+        pairs = list(zip(plain.parameters(), winner.parameters(), strict=True))
         with torch.no_grad():
-            for one, other in zip(plain.parameters(), winner.parameters(), strict=True):
-                for tensor in (one, other):
-                    if tensor.is_floating_point():
-                        tensor.mul_(1.25)
+            for tensor in chain.from_iterable(pairs):
+                if tensor.is_floating_point():
+                    tensor.mul_(1.25)
         self.expect(winner, plain, inputs, where="after an optimizer's step in place: ")
+        for tensor in chain.from_iterable(pairs):  # no version counter tells of these
+            if tensor.is_floating_point():
+                tensor.data.mul_(0.8)
+        self.expect(winner, plain, inputs, where="after a step in place on .data: ")
+        for tensor in chain.from_iterable(pairs):
+            tensor.data = tensor.data * 2
+        self.expect(winner, plain, inputs, where="after .data was replaced: ")
 
     def check_deepcopy(self) -> None:
         plain, winner = self.pair()

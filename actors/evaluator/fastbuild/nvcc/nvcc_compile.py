@@ -14,12 +14,14 @@ from msgspec import structs
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
 from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
+from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     HOST_HALF,
     NvccHalf,
     Preamble,
     PreambleCache,
+    anonymous_aliases,
     device_halves,
     host_prefix,
     mark_missing_kernels,
@@ -69,6 +71,7 @@ class CudaCompilation(Value, frozen=True, kw_only=True):
     failed: str = ""  # the step that failed
     ran: CompilerRun | None = None  # the failed step, else the last one
     argv: tuple[str, ...] = ()  # preprocesses the source with the light headers
+    declared: frozenset[str] | None = None  # by these headers, where they are known already
     precompiled: bool = False
 
 
@@ -212,7 +215,9 @@ class _NvccHalves:
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._run, halves))
         for half, result in zip(halves, results, strict=True):
-            if half in self.preambles and (result.failed or HOST_HALF not in self.preambles):
+            if half in self.preambles and result.failed:
+                result = self._parse_whole_and_list(half)
+            elif half in self.preambles and HOST_HALF not in self.preambles:
                 result = self._parse_whole(half)
             if result.failed:
                 return result
@@ -251,6 +256,18 @@ class _NvccHalves:
         _whole(file).replace(file)
         return self._parse(half)
 
+    def _parse_whole_and_list(self, half: NvccHalf) -> CudaCompilation:
+        """Parse a half again; meanwhile list what its headers declare, in case it fails again."""
+        text = self.steps.output(HOST_HALF.text)
+        text = _whole(text) if HOST_HALF in self.preambles else text
+        argv, deadline = self.steps.host_text_argv(), self.context.deadline
+        with ThreadPoolExecutor(1) as pool:
+            declared = pool.submit(names_in_headers, argv, self.source, deadline, read_text(text))
+            parsed = self._parse_whole(half)
+            if parsed.failed:
+                parsed = structs.replace(parsed, declared=declared.result())
+        return parsed
+
     def _step(self, name: str) -> CompilerRun:
         with self.context.stopwatch.phase(name):
             return self.steps.run(name, self.scratch, self.context.deadline)
@@ -286,6 +303,7 @@ class _NvccHalves:
                 marked = mark_missing_kernels(prefix.rest)
                 if marked is None:
                     return CudaCompilation(failed="cudafe++")
+                marked = anonymous_aliases(preamble.written, marked) + marked
                 prefix = structs.replace(prefix, rest=marked)
             if preamble or header:
                 prefix.replace(header)

@@ -58,6 +58,10 @@ _LAUNCHER_HEAD = re.compile(
 )
 
 
+_ANONYMOUS = re.compile(r"using namespace (?P<scope>(?:::\w+)*)::(?P<name>_GLOBAL__N_\w+);")
+_ANONYMOUS_NAME = re.compile(r"^#define _NV_ANON_NAMESPACE (\w+)$", re.MULTILINE)
+
+
 class NvccHalf(Value, frozen=True, kw_only=True):
     """One half of nvcc's work: the step that preprocesses, and the step that parses its output."""
 
@@ -164,6 +168,23 @@ def mark_missing_kernels(written: str) -> str | None:
     body = f"{{ void {MISSING_KERNEL}(); {MISSING_KERNEL}(); }}"
     marked, count = _LAUNCHER.subn(rf"\g<head> {body}", written)
     return marked if count == len(_LAUNCHER_HEAD.findall(written)) else None
+
+
+def anonymous_aliases(written: str, rest: str) -> str:
+    """Return one line with the preamble's anonymous namespaces under the names that `rest` uses.
+
+    cudafe++ names them after the module, and `written` is the text of another module.
+    """
+    module = _ANONYMOUS_NAME.search(rest)
+    if module is None:
+        return ""
+    aliases = []
+    for scope, name in dict.fromkeys(_ANONYMOUS.findall(written)):
+        outer = [part for part in scope.split("::") if part]
+        opened = "".join(f"namespace {part} {{ " for part in outer)
+        closed = " }" * len(outer)
+        aliases.append(f"{opened}namespace {module[1]} = {name};{closed}")
+    return f"{' '.join(aliases)}\n" if aliases else ""
 
 
 def host_prefix(

@@ -13,12 +13,16 @@
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/macros.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+#endif
+#ifndef STABLE_TORCH_ERROR_CODE_CHECK  // torch 2.13 has it
+#define STABLE_TORCH_ERROR_CODE_CHECK TORCH_ERROR_CODE_CHECK
 #endif
 
 #pragma GCC visibility push(hidden)
