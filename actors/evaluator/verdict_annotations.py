@@ -29,11 +29,10 @@ def verdict_figures(
     left_out = (
         f", {timed.disturbed_groups} disturbed ones left out" if timed.disturbed_groups else ""
     )
-    busy = (
-        f", {timed.busy_groups} disturbed ones used: the machine was busy"
-        if timed.busy_groups
-        else ""
-    )
+    waiting = timed.busy_groups - timed.throttled_groups
+    busy = f", {waiting} disturbed ones used: the machine was busy" if waiting > 0 else ""
+    if timed.throttled_groups:
+        busy += f", {timed.throttled_groups} at clocks that the card had lowered"
     more = ""
     if timed.held_up_us:
         more = (

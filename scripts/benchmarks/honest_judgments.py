@@ -1,12 +1,15 @@
 """Judgments of honest candidates, a third of them beside another program: none may be rejected.
 
     python -m scripts.benchmarks.honest_judgments [--device cpu|cuda] [--count N] [--seconds S]
+        [--share I/N]
 
 The candidates are the honest kernels of `truth`, modules of `examples/` and of the corpus against
 themselves, the corpus's honest candidates, and the rule book's first answers to the examples.
-They are judged in rounds until there are N judgments (300), or until S seconds (450) are over.  A
+Each is judged three times in a row, in fresh processes, one of the times beside the other program;
+and all of them again, until there are N judgments (300), or until S seconds (450) are over.  A
 module against itself takes as long as itself: an interval that excludes that by more than 3 % is
-counted.  The exit status is 1 if one candidate is not correct or one interval is wrong.
+counted.  `--share 2/4` judges the second quarter of the candidates: four cards share the work in
+four processes.  The exit status is 1 if one candidate is not correct or one interval is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +42,6 @@ ROOT = Path(__file__).parents[2]
 EXCLUDED_BY = 0.03
 BESIDE_EVERY = 3  # one judgment in three is beside the other program
 TIME_S = 0.5  # of samples: many short judgments show more than few long ones
-LARGE_BYTES = "32768, 65536"  # 8 GB of inputs: seconds of preparation for each judgment
 # What the other program does, again and again: on a card with a pause, as another user's would.
 OTHER_PROGRAM = """
 import sys, time, torch
@@ -76,12 +78,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--count", type=int, default=300, help="judgments (300)")
     parser.add_argument("--seconds", type=float, default=450.0, help="at most (450)")
+    parser.add_argument("--share", type=share, default=(1, 1), help="I/N: a part of them")
     flags = parser.parse_args(arguments)
     print(f"{machine()}", flush=True)
     with tempfile.TemporaryDirectory() as folder, other_program(flags.device) as other:
         judge = Judge(flags.device, Limits(time_s=TIME_S), Path(folder) / "judge")
         try:
-            return judge_all(judge, flags.device, other, flags.count, flags.seconds)
+            chosen = chosen_candidates(flags.device, *flags.share)
+            turns = itertools.islice(in_turn(chosen), flags.count)
+            return Judgments(judge, flags.device, other).judge_all(turns, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -89,51 +94,88 @@ def main(arguments: list[str]) -> int:
             judge.close()
 
 
-def judge_all(
-    judge: Judge, device: DeviceKind, other: subprocess.Popen[bytes], count: int, seconds: float
-) -> int:
-    """Judge in rounds; print what went wrong; return the exit status."""
-    found = honest_candidates(device)
-    began, judged = time.monotonic(), Counter[str]()
-    written: dict[str, str] = {}  # by the rule book
+def share(text: str) -> tuple[int, int]:
+    """Read `I/N`."""
+    part, of = map(int, text.split("/"))
+    if not 1 <= part <= of:
+        raise ValueError(text)
+    return part, of
+
+
+def in_turn(found: Sequence[HonestCandidate]) -> Iterator[tuple[HonestCandidate, bool]]:
+    """Yield each candidate some times in a row, and whether that is beside the other program."""
     for number, each in enumerate(itertools.cycle(found)):
-        if number >= count or time.monotonic() - began >= seconds:
-            break
-        # Another one of three in each round.
-        is_beside = (number + number // len(found)) % BESIDE_EVERY == 0
-        os.kill(other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
-        backend: Backend = "cuda" if device == "cuda" else "cpp"
-        task = Task(name=each.name, source=each.task, device=device, backend=backend)
-        candidate = each.candidate or written.get(each.name, "")
+        for turn in range(BESIDE_EVERY):
+            yield each, (number + turn) % BESIDE_EVERY == 0
+
+
+class Judgments:
+    """Judgments of honest candidates, and what went wrong in them."""
+
+    def __init__(self, judge: Judge, device: DeviceKind, other: subprocess.Popen[bytes]) -> None:
+        self._judge = judge
+        self._device = device
+        self._other = other
+        self._written: dict[str, str] = {}  # by the rule book
+        self._judged = Counter[str]()
+
+    def judge_all(self, turns: Iterator[tuple[HonestCandidate, bool]], seconds: float) -> int:
+        """Judge until the time is up; print what went wrong; return the exit status."""
+        began, names = time.monotonic(), set[str]()
+        for each, is_beside in turns:
+            if time.monotonic() - began >= seconds:
+                break
+            names.add(each.name)
+            os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
+            self._judge_one(each, " beside another program" if is_beside else "")
+            self._judged["beside"] += is_beside
+        judged = self._judged
+        print(
+            f"{judged['all']} judgments of {len(names)} tasks, {judged['beside']} beside another "
+            f"program, in {time.monotonic() - began:.0f} s: {judged['not correct']} not correct; "
+            f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
+            "exclude 1 by more than 3 %",
+            flush=True,
+        )
+        return int(judged["not correct"] + judged["excluded"] > 0)
+
+    def _judge_one(self, each: HonestCandidate, where: str) -> None:
+        backend: Backend = "cuda" if self._device == "cuda" else "cpp"
+        task = Task(name=each.name, source=each.task, device=self._device, backend=backend)
+        candidate = each.candidate or self._written.get(each.name, "")
         if not candidate:
-            candidate = written[each.name] = written_by_rule_book(judge, task)
-        verdict = judge.judge(task, candidate)
-        judged["all"] += 1
-        judged["beside"] += is_beside
-        where = " beside another program" if is_beside else ""
+            candidate = self._written[each.name] = written_by_rule_book(self._judge, task)
+        verdict = self._judge.judge(task, candidate)
+        self._judged["all"] += 1
         if not isinstance(verdict, Verdict) or not verdict.is_correct:
-            judged["not correct"] += 1
+            self._judged["not correct"] += 1
             print(f"!! {each.name}{where}: {verdict}"[:400], flush=True)
-            continue
-        if not each.is_itself:
-            continue
-        judged["itself"] += 1
-        low, high = verdict.speedup_ci95 or (0.0, 2.0)
-        if low > 1 + EXCLUDED_BY or high < 1 - EXCLUDED_BY:
-            judged["excluded"] += 1
-            print(
-                f"!! {each.name}{where}: {verdict.speedup:.3f} ({low:.3f}-{high:.3f})", flush=True
-            )
-    spent = time.monotonic() - began
-    print(
-        f"{judged['all']} judgments of {len(found)} candidates, {judged['beside']} beside another "
-        f"program, in {spent:.0f} s: {judged['not correct']} not correct; of {judged['itself']} "
-        f"modules against themselves {judged['excluded']} intervals exclude 1 by more than 3 %"
-    )
-    return int(judged["not correct"] + judged["excluded"] > 0)
+        elif each.is_itself:
+            self._judged["itself"] += 1
+            low, high = verdict.speedup_ci95 or (0.0, 2.0)
+            if low > 1 + EXCLUDED_BY or high < 1 - EXCLUDED_BY:
+                self._judged["excluded"] += 1
+                print(f"!! {each.name}{where}: {figures(verdict)}", flush=True)
+
+
+def figures(verdict: Verdict) -> str:
+    """Return a verdict's figures, with the times of its groups."""
+    low, high = verdict.speedup_ci95 or (0.0, 0.0)
+    groups = verdict.groups
+    pairs = zip(groups.reference_us, groups.candidate_us, strict=True) if groups else ()
+    shown = " ".join(f"{ours:.4g}/{theirs:.4g}" for ours, theirs in pairs)
+    timing = (verdict.profile or {}).get("timing", "")
+    return f"{verdict.speedup:.3f} ({low:.3f}-{high:.3f}); {timing}; groups in µs: {shown}"
 
 
 # --- the candidates ------------------------------------------------------------------------------
+
+
+def chosen_candidates(device: DeviceKind, part: int, of: int) -> list[HonestCandidate]:
+    """Return a share of the candidates, of all kinds; those of one task are together."""
+    found = honest_candidates(device)
+    names = list(dict.fromkeys(each.name for each in found))
+    return [each for each in found if names.index(each.name) % of == part - 1]
 
 
 def honest_candidates(device: DeviceKind) -> list[HonestCandidate]:
@@ -141,7 +183,7 @@ def honest_candidates(device: DeviceKind) -> list[HonestCandidate]:
     kernels = [
         HonestCandidate(name=each.name, task=each.task, candidate=each.candidate)
         for each in honest_kernels(device)
-        if LARGE_BYTES not in each.task
+        if not each.gigabytes  # their preparation takes seconds
     ]
     return [*kernels, *corpus(device), *examples()]
 

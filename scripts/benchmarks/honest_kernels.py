@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from protocol.values import DeviceKind, Value
 
 TASK = """\
@@ -82,6 +84,26 @@ extern "C" void run(const float4* x, float4* z, long n, cudaStream_t stream) {
     sines<<<(n + 255) / 256, 256, 0, stream>>>(x, z, n);
 }
 """
+POOL_CODE = r"""__global__ void pool3(const float* x, float4* z, long n) {
+    long i = blockIdx.x * 256L + threadIdx.x;
+    if (i >= n) return;
+    int column = i * 4 % 512, row = i * 4 / 512 % 512;
+    float4 best = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    for (int r = max(row - 1, 0); r <= min(row + 1, 511); r++) {
+        const float* line = x + i * 4 + (r - row) * 512;
+        float4 v = *(const float4*)line;
+        float before = column ? line[-1] : v.x, after = column < 508 ? line[4] : v.w;
+        best.x = fmaxf(best.x, fmaxf(before, fmaxf(v.x, v.y)));
+        best.y = fmaxf(best.y, fmaxf(v.x, fmaxf(v.y, v.z)));
+        best.z = fmaxf(best.z, fmaxf(v.y, fmaxf(v.z, v.w)));
+        best.w = fmaxf(best.w, fmaxf(v.z, fmaxf(v.w, after)));
+    }
+    z[i] = best;
+}
+extern "C" void run(const float* x, float4* z, long n, cudaStream_t stream) {
+    pool3<<<(n + 255) / 256, 256, 0, stream>>>(x, z, n);
+}
+"""
 TRITON = """
 
 import triton
@@ -109,8 +131,15 @@ class HonestKernel(Value, frozen=True, kw_only=True):
     task: str
     candidate: str
 
+    @property
+    def gigabytes(self) -> int:
+        """How many of them its inputs or outputs have, as its name says."""
+        found = re.search(r"(\d+) GB$", self.name)
+        return int(found[1]) if found else 0
 
-def _task(forward: str, *inputs: str, init: str = "pass") -> str:
+
+def task_source(forward: str, *inputs: str, init: str = "pass") -> str:
+    """Return the file of a task: of inputs x, y, z, w, and what `forward` returns."""
     names = ", ".join("xyzw"[: len(inputs)])
     return TASK.format(
         init=init, names=names, forward=f"return {forward}", inputs=", ".join(inputs)
@@ -118,7 +147,7 @@ def _task(forward: str, *inputs: str, init: str = "pass") -> str:
 
 
 def _library(name: str, forward: str, *inputs: str, init: str = "pass") -> HonestKernel:
-    task = _task(forward, *inputs, init=init)
+    task = task_source(forward, *inputs, init=init)
     return HonestKernel(name=name, task=task, candidate=task + OWN_MODULE)
 
 
@@ -127,21 +156,37 @@ def honest_kernels(device: DeviceKind) -> list[HonestKernel]:
     return _for_card() if device == "cuda" else _for_host()
 
 
+def corner_kernels(device: DeviceKind) -> list[HonestKernel]:
+    """Return kernels at the ends of what can be judged: microseconds, and seconds."""
+    size, products = (8192, 95) if device == "cuda" else (2048, 16)
+    chain = f"[y := x] and [y := torch.tanh(y @ x) for _ in range({products})][-1]"
+    return [
+        _library("add 40 B", "x + 1", "torch.randn(10)"),
+        _library("a view", "x.t()", "torch.randn(64, 256)"),
+        _library("products of seconds", chain, f"torch.randn({size}, {size})"),
+    ]
+
+
 def _for_card() -> list[HonestKernel]:
-    return [*_written_kernels(), *_library_kernels()]
+    """Those whose inputs and outputs take seconds to prepare come last, the largest at the end."""
+    found = [*_library_kernels(), *_written_kernels()]
+    return sorted(found, key=lambda kernel: kernel.gigabytes)
 
 
 def _written_kernels() -> list[HonestKernel]:
     found = [_library(f"gelu {name}", "F.gelu(x)", f"torch.randn({size})") for name, size in SIZES]
     for name, size in (("1 MB", 1 << 18), ("16 MB", 1 << 22), ("256 MB", 1 << 26)):
-        task = _task("torch.relu(x)", f"torch.randn({size})")
+        task = task_source("torch.relu(x)", f"torch.randn({size})")
         raw = RAW.format(name=f"relu{size}", code=RELU_CODE)
         found.append(HonestKernel(name=f"raw relu {name}", task=task, candidate=task + raw))
-    task = _task("torch.relu(x)", f"torch.randn({1 << 22})")
+    task = task_source("torch.relu(x)", f"torch.randn({1 << 22})")
     raw = RAW.format(name="sines", code=SINE_CODE)
     found.append(HonestKernel(name="raw sines 16 MB", task=task, candidate=task + raw))
+    task = task_source("F.max_pool2d(x, 3, 1, 1)", "torch.rand(32, 64, 512, 512)")
+    raw = RAW.format(name="pool", code=POOL_CODE)
+    found.append(HonestKernel(name="pool 2 GB", task=task, candidate=task + raw))
     for name, size in (("10 KB", 2560), ("64 MB", 1 << 24)):
-        task = _task("torch.relu(x)", f"torch.randn({size})")
+        task = task_source("torch.relu(x)", f"torch.randn({size})")
         found.append(HonestKernel(name=f"triton relu {name}", task=task, candidate=task + TRITON))
     return found
 
@@ -162,6 +207,8 @@ def _library_kernels() -> list[HonestKernel]:
             init="self.norm = nn.BatchNorm2d(256)",
         ),
         _library("sum 256 MB", "x.sum(-1)", "torch.randn(8192, 8192)"),
+        _library("outer 256 MB", "torch.outer(x, y)", *["torch.randn(8192)"] * 2),
+        _library("outer 2 GB", "torch.outer(x, y)", "torch.randn(16384)", "torch.randn(32768)"),
         _library("sum 8 GB", "x.sum(-1)", "torch.randn(32768, 65536)"),
         _library("max pool 205 MB", "F.max_pool2d(x, 2)", "torch.randn(64, 64, 112, 112)"),
         _library("cumsum 64 MB", "x.cumsum(-1)", "torch.randn(4096, 4096)"),

@@ -1,15 +1,17 @@
-"""How long verdicts take on a mix of candidates: contenders, and candidates far behind the best.
+"""How long verdicts take on a mix of candidates, in the order in which a search would judge them.
 
-    python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [NAME …]
+    python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [--seconds S]
 
 First the time from a judge's start to its first verdict, on a machine whose toolkit is prepared.
-Then fourteen honest candidates (10 to 800 µs on a card) as contenders, and all of them again as
-candidates behind a best node of ten times the speed.  Their builds go on while others are timed.
+Then fourteen honest candidates of four tasks (10 to 800 µs on a card), each beside the best of its
+task so far.  A candidate whose interval reaches that best is a contender.  Builds go on while
+others are timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -23,27 +25,10 @@ from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
-from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
+from scripts.benchmarks.honest_kernels import HonestKernel
 from scripts.benchmarks.machine_info import machine
+from scripts.benchmarks.mixed_candidates import mixed_candidates
 
-FAR_BEHIND = 10.0  # the best node's speed-up beside one that is not near it
-ON_CARD = (
-    "gelu 1 MB",
-    "gelu 64 MB",
-    "gelu 256 MB",
-    "raw relu 16 MB",
-    "raw relu 256 MB",
-    "raw sines 16 MB",
-    "triton relu 64 MB",
-    "add 64 MB",
-    "softmax 64 MB",
-    "layer norm 128 MB",
-    "sum 256 MB",
-    "product 1024",
-    "attention bf16",
-    "small layers",
-)
-ON_HOST = ("relu 1 MB", "gelu 1 MB", "softmax 4 MB", "product 192", "product 512", "small layers")
 BUILDERS = 4  # builds beside each other
 
 
@@ -51,16 +36,16 @@ def main(arguments: list[str]) -> int:
     """Judge the mix; print a row for each verdict, and the medians."""
     parser: argparse.ArgumentParser = OneLineParser(prog="python -m scripts.benchmarks.judge_mix")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
-    parser.add_argument("names", nargs="*", help="only these kernels of `truth`")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no judgment begins after")
     flags = parser.parse_args(arguments)
     device: DeviceKind = flags.device
-    names = flags.names or (ON_CARD if device == "cuda" else ON_HOST)
-    kernels = [kernel for kernel in honest_kernels(device) if kernel.name in names]
+    kernels = mixed_candidates(device)
+    until = time.monotonic() + flags.seconds
     with tempfile.TemporaryDirectory() as folder:
         try:
             prepared(device, Path(folder) / "first", kernels)
             print(f"{machine()}", flush=True)
-            return judged_mix(device, Path(folder) / "judge", kernels)
+            return judged_mix(device, Path(folder) / "judge", kernels, until)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -76,66 +61,77 @@ def prepared(device: DeviceKind, folder: Path, kernels: list[HonestKernel]) -> N
         judge.close()
 
 
-def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel]) -> int:
-    """Judge all kernels twice with one judge; print what it took."""
+def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel], until: float) -> int:
+    """Judge all kernels with one judge; print what it took."""
     began = time.monotonic()
     judge = Judge(device, Limits(), folder)
     try:
         judge.judge(task_of(kernels[0], device), kernels[0].candidate)
         print(f"first verdict {time.monotonic() - began:.1f} s after the judge's start", flush=True)
-        judged = [
-            judge_all(judge, device, kernels, is_behind=is_behind) for is_behind in (False, True)
-        ]
+        return judge_all(judge, device, kernels, until)
     finally:
         judge.close()
-    return int(not all(judged))
 
 
-def judge_all(
-    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], *, is_behind: bool
-) -> bool:
-    """Judge each kernel; return whether all are correct."""
-    timing_s: list[float] = []
-    began = time.monotonic()
+def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], until: float) -> int:
+    """Judge each kernel beside the best of its task so far; return the exit status."""
+    timing_s: dict[bool, list[float]] = {True: [], False: []}  # of contenders, of others
+    best: dict[str, float] = {}  # by task
+    began, judged = time.monotonic(), 0
     with ThreadPoolExecutor(BUILDERS) as builders:
         built: list[Future[BuildResult | None]] = [
             builders.submit(judge.build, kernel.candidate) for kernel in kernels
         ]
         for kernel, build in zip(kernels, built, strict=True):
+            if time.monotonic() >= until:
+                break
+            judged += 1
+            best_speedup = best.setdefault(kernel.task, 1.0)  # that of the task's own module
             verdict = judge.judge(
                 task_of(kernel, device),
                 kernel.candidate,
                 built=build.result(),
-                best_speedup=FAR_BEHIND if is_behind else 0.0,
+                best_speedup=best_speedup,
             )
             if not isinstance(verdict, Verdict) or not verdict.is_correct:
-                print(f"{kernel.name:20} !! {verdict}"[:300], flush=True)
+                print(f"{kernel.name:26} !! {verdict}"[:300], flush=True)
                 continue
-            timing_s.append(verdict.seconds.time)
-            print(row(kernel.name, verdict, is_behind=is_behind), flush=True)
-    minutes = (time.monotonic() - began) / 60
-    print(
-        f"{len(kernels)} {'far behind' if is_behind else 'contenders'}: "
-        f"{len(kernels) / minutes:.1f} verdicts a minute, each of another task; timing, median: "
-        f"{median(timing_s or [0.0]):.1f} s, longest {max(timing_s, default=0.0):.1f} s",
-        flush=True,
-    )
-    return len(timing_s) == len(kernels)
+            _low, high = verdict.speedup_ci95 or (0.0, math.inf)
+            best[kernel.task] = max(best_speedup, verdict.speedup or 0.0)
+            timing_s[high >= best_speedup].append(verdict.seconds.time)
+            print(row(kernel.name, verdict, best_speedup), flush=True)
+        spent_s = time.monotonic() - began
+    print(summary(timing_s, judged, len(kernels), spent_s), flush=True)
+    return int(sum(map(len, timing_s.values())) < len(kernels))
+
+
+def summary(timing_s: dict[bool, list[float]], judged: int, count: int, spent_s: float) -> str:
+    """Return the rate of verdicts, and what the timing of both kinds takes."""
+    left = f", {count - judged} not begun in time" if judged < count else ""
+    parts = [f"{judged} candidates{left}: {60 * judged / spent_s:.1f} verdicts a minute"]
+    for is_contender, what in ((True, "contenders"), (False, "behind the best")):
+        seconds = timing_s[is_contender]
+        if seconds:
+            parts.append(
+                f"{len(seconds)} {what}: timing {median(seconds):.1f} s (median), "
+                f"{max(seconds):.1f} s (longest)"
+            )
+    return "; ".join(parts)
 
 
 def task_of(kernel: HonestKernel, device: DeviceKind) -> Task:
-    """Return a kernel's task."""
-    return Task(name=kernel.name, source=kernel.task, device=device)
+    """Return a kernel's task; candidates of one task have one."""
+    return Task(name=kernel.name.partition(":")[0], source=kernel.task, device=device)
 
 
-def row(name: str, verdict: Verdict, *, is_behind: bool) -> str:
+def row(name: str, verdict: Verdict, best_speedup: float) -> str:
     """Return one verdict's row of the table."""
     low, high = verdict.speedup_ci95 or (0.0, 0.0)
     seconds = verdict.seconds
     return (
-        f"{name:20} {'far behind' if is_behind else 'contender':10} "
-        f"{verdict.median_us or 0:8.1f} µs  {verdict.speedup or 0:6.3f} ({low:.3f}-{high:.3f})  "
-        f"build {seconds.build:.1f} check {seconds.check:.1f} timing {seconds.time:.1f} s"
+        f"{name:26} {verdict.median_us or 0:8.1f} µs  {verdict.speedup or 0:6.3f} "
+        f"({low:.3f}-{high:.3f}), best {best_speedup:6.3f}; build {seconds.build:.1f} "
+        f"check {seconds.check:.1f} timing {seconds.time:.1f} s"
     )
 
 

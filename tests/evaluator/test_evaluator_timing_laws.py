@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -251,9 +252,15 @@ def test_work_left_for_the_hand_over_counts(us: float, calls: int) -> None:
     assert found == pytest.approx(us, rel=1e-6, abs=1e-3)
 
 
-def reference_blocks(us: float, calls: int, beyond_s: float, besides_s: float) -> ReferenceBlocks:
+def reference_blocks(
+    us: float,
+    calls: int,
+    beyond_s: float,
+    besides_s: float,
+    least_calls: int = POLICY.least_clocked_calls,
+) -> ReferenceBlocks:
     """Blocks of a reference that takes longer besides its calls than empty blocks do."""
-    found = ReferenceBlocks()
+    found = ReferenceBlocks(least_calls)
     for number in range(POLICY.reference_blocks):
         window = TimedWindow(
             block_s=0.001 + besides_s + us * calls / 1e6,
@@ -262,6 +269,20 @@ def reference_blocks(us: float, calls: int, beyond_s: float, besides_s: float) -
         )
         found.add(window, calls, empty_blocks())
     return found
+
+
+@given(st.floats(100.0, 1e5), st.integers(1, 7), st.floats(0, 3.9e-4))
+def test_a_card_tells_what_blocks_of_few_large_calls_take_besides(
+    us: float, calls: int, besides_s: float
+) -> None:
+    """A block of one to seven calls on gigabytes is not charged for its start either."""
+    besides = reference_blocks(us, calls, 0.0, besides_s, POLICY.gpu_least_clocked_calls)
+    for side_us, side_calls in ((us, calls), (us / 3, 3 * calls)):
+        window = TimedWindow(
+            block_s=0.001 + besides_s + side_us * side_calls / 1e6, hand_over_s=0.00098
+        )
+        found = empty_blocks().net_us(window, side_calls, besides)
+        assert found == pytest.approx(side_us, rel=1e-3, abs=2e-2)
 
 
 @given(st.floats(5.0, 1e4), st.integers(8, 2048), st.floats(0, 4e-4), st.floats(0, 5e-5))
@@ -282,12 +303,27 @@ def test_a_side_may_take_what_the_reference_takes_besides_its_calls(
 def test_delays_of_the_reference_excuse_little(
     us: float, calls: int, beyond_s: float, besides_s: float
 ) -> None:
-    """What leftover work of a candidate does to the reference's blocks excuses 1.3 ms at most."""
+    """What leftover work of a candidate does to the reference's blocks excuses 2.5 ms at most.
+
+    That is in a few blocks; in most of them it is 1.8 ms at most.
+    """
     besides = reference_blocks(us, calls, beyond_s, besides_s)
     late = TimedWindow(block_s=0.001, hand_over_s=0.001 + us * calls / 1e6)
-    excused_s = us * calls / 1e6 - empty_blocks().net_us(late, calls, besides) * calls / 1e6
-    limit_s = POLICY.max_hand_over_s + POLICY.max_besides_s + calls * POLICY.max_output_s
-    assert excused_s <= limit_s + 2e-4
+    outputs_s = calls * POLICY.max_output_s
+    for usual_s, limit_s in (
+        (0.0, POLICY.max_single_hand_over_s + POLICY.max_besides_s),
+        (late.hand_over_s, POLICY.max_hand_over_s + POLICY.max_besides_s + 3e-4),
+    ):
+        net_us = empty_blocks().net_us(late, calls, besides, usual_s)
+        assert (us - net_us) * calls / 1e6 <= limit_s + outputs_s + 2e-4
+
+
+def test_one_late_hand_over_is_chance_and_most_are_not() -> None:
+    """A millisecond at the end of one block is noise where the reference has it as well."""
+    besides = reference_blocks(1000.0, 20, 1e-3, 0.0)
+    late = TimedWindow(block_s=0.021, hand_over_s=0.002)
+    assert empty_blocks().net_us(late, 20, besides, 0.001) == pytest.approx(1000.0)
+    assert empty_blocks().net_us(late, 20, besides, 0.002) > 1000.0
 
 
 def test_a_candidate_is_not_asked_what_its_calls_take() -> None:
@@ -314,6 +350,36 @@ def test_a_task_that_draws_slowly_has_short_blocks() -> None:
     sizes.limit(7)
     sizes.plan("candidate", 10.0)
     assert sizes.calls("candidate") == sizes.largest == 7
+
+
+def test_a_card_takes_six_groups_unless_they_take_too_long() -> None:
+    """When the time is up three groups do on a host; a card goes on for as long again."""
+    groups = [group(100 * (1 + 0.1 * (number % 3)), 100) for number in range(6)]
+    assert timing_statistics.is_enough(groups[:3], 1.0, 1.0)
+    wanted = POLICY.gpu_min_groups
+    assert not timing_statistics.is_enough(groups[:3], 1.0, 1.0, wanted_groups=wanted)
+    assert timing_statistics.is_enough(groups[:3], 2.0, 1.0, wanted_groups=wanted)
+    assert timing_statistics.is_enough(groups, 1.0, 1.0, wanted_groups=wanted)
+
+
+def test_a_clear_new_best_is_timed_less_finely_than_one_whose_rank_is_open() -> None:
+    """Its rank is known, and it is timed in full in the end; without a best there is no rank."""
+    two_percent = [group(200 * (1 + 0.01 * (number % 3)), 100) for number in range(8)]
+    assert timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=1.5)
+    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=2.0)
+    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0)
+
+
+def test_a_candidate_far_behind_the_best_takes_few_groups() -> None:
+    """Half as fast as the best is seen after four groups; a little slower is not."""
+    groups = [group(100 * (1 + 0.01 * (number % 3)), 100) for number in range(4)]
+    assert timing_statistics.is_enough(groups, 0.5, 6.0, best_speedup=2.0)
+    assert not timing_statistics.is_enough(groups, 0.5, 6.0, best_speedup=1.1)
+    assert not timing_statistics.is_enough(groups, 0.5, 6.0)
+    waiting = [msgspec.structs.replace(each, candidate_wait_share=0.5) for each in groups]
+    assert not timing_statistics.is_enough(waiting, 0.5, 6.0, best_speedup=2.0)
+    wide = [group(100 * (1 + 0.4 * (number % 3)), 100) for number in range(4)]
+    assert not timing_statistics.is_enough(wide, 0.5, 6.0, best_speedup=2.0)
 
 
 @settings(deadline=None, max_examples=6)

@@ -217,6 +217,7 @@ class Referee:
         """Return the bytes that inputs and outputs of one timed block may take."""
         if self.device == "cpu":
             return HOST_BLOCK_BYTES
+        torch.cuda.empty_cache()  # of what preparing the task has used
         free, _whole = torch.cuda.mem_get_info()
         return free // CARD_SHARE
 

@@ -179,8 +179,8 @@ class CallReturned(Order, frozen=True, kw_only=True):
 class CallsReturned(Order, frozen=True, kw_only=True):
     """All calls of a block are done, as the side says."""
 
-    # Seconds of a call after the first one, by the side's own clock; only the reference's is
-    # believed.  0: there was none.
+    # Seconds of a call once the calls go on, by the side's own clock; only the reference's is
+    # believed.  0: unknown.
     call_s: float = 0.0
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 MIN_PROCESSORS = 4  # with fewer a side and the judge would be in each other's way
 MEASURING_PROCESSORS, MIN_SHARED = 4, 12  # set apart on a host with at least so many
 MAX_TRIED = 16
@@ -68,7 +69,7 @@ def measuring_processors() -> frozenset[int]:
     chosen: set[int] = set()
     for processor in sorted(taken_s, key=taken_s.__getitem__):
         if len(chosen) < MEASURING_PROCESSORS:
-            chosen |= _of_one_core(processor) & allowed
+            chosen |= core_of(processor) & allowed
     return frozenset(chosen)
 
 
@@ -87,18 +88,6 @@ def _loop_times(processors: Set[int]) -> dict[int, float]:
     return taken_s
 
 
-def _of_one_core(processor: int) -> set[int]:
-    """Return the processors that share a core with this one, itself included."""
-    listed = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-    try:
-        spans = [span.partition("-") for span in listed.read_text().strip().split(",")]
-        return {
-            each for low, _dash, high in spans for each in range(int(low), int(high or low) + 1)
-        }
-    except (OSError, ValueError):
-        return {processor}
-
-
 def _loop_s() -> float:
     began = time.perf_counter()
     for _turn in range(TRIED_LOOPS):
@@ -106,12 +95,28 @@ def _loop_s() -> float:
     return time.perf_counter() - began
 
 
+def core_of(processor: int) -> set[int]:
+    """Return the processors that share a core with this one, as the kernel says, and itself."""
+    try:
+        listed = (CPU_FOLDER / f"cpu{processor}/topology/thread_siblings_list").read_text("ascii")
+        pairs = [part.split("-") for part in listed.strip().split(",")]
+        found = {each for pair in pairs for each in range(int(pair[0]), int(pair[-1]) + 1)}
+    except (OSError, ValueError):
+        return {processor}
+    return found | {processor}
+
+
 @contextmanager
 def staying_off(processors: Set[int | None]) -> Iterator[None]:
-    """Keep this thread, and processes that it starts meanwhile, off the processors."""
+    """Keep this thread, and processes that it starts meanwhile, off the processors' cores."""
     allowed = os.sched_getaffinity(0)
-    if allowed - processors:
-        os.sched_setaffinity(0, allowed - processors)
+    cores = {
+        each for processor in processors if processor is not None for each in core_of(processor)
+    }
+    for left in (allowed - cores, allowed - processors):
+        if left:
+            os.sched_setaffinity(0, left)
+            break
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ class TimedWindow(Value, frozen=True, kw_only=True):
     block_s: float  # from the thaw to the answer that the calls are done
     hand_over_s: float  # until the outputs are known, the side is frozen and the card is idle
     waited_s: float = 0.0  # of its threads, for a processor
-    call_s: float = 0.0  # a call after the first one, by the reference's own clock; 0: unknown
+    call_s: float = 0.0  # a call once they go on, by the reference's own clock; 0: unknown
 
     @property
     def whole_s(self) -> float:
@@ -55,14 +55,21 @@ class EmptyBlocks:
         """What its hand-over takes."""
         return median(each.hand_over_s for each in self._windows)
 
-    def net_us(self, window: TimedWindow, calls: int, besides: ReferenceBlocks) -> float:
+    def net_us(
+        self,
+        window: TimedWindow,
+        calls: int,
+        besides: ReferenceBlocks,
+        usual_hand_over_s: float = 0.0,
+    ) -> float:
         """Return the microseconds of each of the calls in a window.
 
         `besides`: what blocks of the reference take besides their calls, beyond empty ones.
+        `usual_hand_over_s`: of this side's last blocks; one may be late by chance, but not most.
         """
         longest_s = max(each.hand_over_s for each in self._windows)
-        allowed_s = besides.allowed_s(self.hand_over_s, longest_s, calls)
-        late_s = max(0.0, window.hand_over_s - allowed_s)
+        single_s, usual_s = besides.allowed_s(self.hand_over_s, longest_s, calls)
+        late_s = max(0.0, window.hand_over_s - single_s, usual_hand_over_s - usual_s)
         calls_s = window.block_s - besides.besides_s(self.block_s)
         return max(LEAST_US, (calls_s + late_s) * 1e6 / calls)
 
@@ -74,7 +81,9 @@ class ReferenceBlocks:
     a candidate's leftover work has delayed it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least_calls: int = POLICY.least_clocked_calls) -> None:
+        """`least_calls`: of a block whose own clock says enough."""
+        self._least_calls = least_calls
         self._besides_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._beyond_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # of hand-overs
         self._calls, self._block_s = 1, 0.0  # of each block, and of the last one
@@ -87,23 +96,29 @@ class ReferenceBlocks:
             self._calls = calls
         self._block_s = window.block_s
         self._beyond_s.append(max(0.0, window.hand_over_s - empty.hand_over_s))
-        if window.call_s and calls >= POLICY.least_clocked_calls:
+        if window.call_s and calls >= self._least_calls:
             self._besides_s.append(window.block_s - calls * window.call_s)
 
     def besides_s(self, empty_s: float) -> float:
         """Return what a block takes besides its calls; `empty_s`: what an empty one takes."""
         if not self._besides_s:
             return empty_s
-        most_s = min(POLICY.max_besides_s, POLICY.max_besides_share * self._block_s)
+        share_s = max(POLICY.max_besides_share * self._block_s, POLICY.usual_besides_s)
+        most_s = min(POLICY.max_besides_s, share_s)
         return min(max(empty_s, median(self._besides_s)), empty_s + most_s)
 
-    def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> float:
-        """Return how long a hand-over may take before it counts as calls.
+    def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> tuple[float, float]:
+        """Return how long one hand-over, and the usual one, may take before it counts as calls.
 
         `empty_s`, `longest_s`: what those of empty blocks take, and the longest of them.
         """
         beyond = self._beyond_s or [0.0]
         an_output_s = min(median(beyond) / self._calls, POLICY.max_output_s)
+        outputs_s = min(calls, self._calls) * an_output_s
         more_s = max(0, calls - self._calls) * an_output_s
-        beyond_s = min(max(beyond), POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
-        return max(longest_s, empty_s + beyond_s) + more_s
+        single_s = min(max(beyond), POLICY.max_single_hand_over_s + outputs_s)
+        usual_s = min(median(beyond), POLICY.max_hand_over_s + outputs_s)
+        return (
+            max(longest_s, empty_s + single_s) + more_s,
+            empty_s + usual_s + POLICY.usual_hand_over_noise_s + more_s,
+        )

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from statistics import mean
+from statistics import mean, median
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
@@ -32,7 +33,7 @@ from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
 OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
-MAX_WAIT_SHARE = 0.99  # threads that wait for each other may wait longer than the block lasts
+MAX_WAIT_SHARE = 0.999  # threads that wait for each other may wait longer than the block lasts
 
 
 class PairedBenchmark:
@@ -74,7 +75,11 @@ class PairedBenchmark:
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
-        self._reference_blocks = ReferenceBlocks()  # what they take besides their calls
+        self._reference_blocks = ReferenceBlocks(  # what they take besides their calls
+            POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
+        )
+        self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # candidate's
+        self._is_long = False  # a call of a side: it needs no more warming up
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -122,21 +127,25 @@ class PairedBenchmark:
         if self._transfer.draw_s:
             self._block_size.limit(int(POLICY.max_draw_s / self._transfer.draw_s))
         for side in SIDES:
-            self._block_size.plan(side, self._transfer.rehearse(side, self._block_size.block_s))
+            call_us = self._transfer.rehearse(side, self._block_size.block_s)
+            self._block_size.plan(side, call_us)
+            self._is_long |= call_us >= POLICY.long_call_s * 1e6
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
+        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
+                self._hand_overs_s.clear()  # of other numbers of outputs
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead(group)
@@ -145,7 +154,7 @@ class PairedBenchmark:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
             is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
-            self._why = "narrow interval" if is_narrow else "clearly behind the best"
+            self._why = "narrow interval" if is_narrow else "its rank is clear"
         timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
@@ -168,6 +177,8 @@ class PairedBenchmark:
         context.log_step(
             "timed",
             groups=len(self.groups),
+            calls=self._block_size.calls("candidate"),
+            reference_calls=self._block_size.calls("reference"),
             ended_by=self._why,
             seconds=round(seconds, 3),
         )
@@ -184,9 +195,9 @@ class PairedBenchmark:
         """Prepare blocks of the planned length, and have both sides do some."""
         self._prepare()
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        while True:
+        while not self._is_long:
             self._reference_block()
-            self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
+            self._candidate_block()
             if time.monotonic() >= until:
                 break
 
@@ -195,6 +206,12 @@ class PairedBenchmark:
         calls = self._block_size.calls("reference")
         window = self._transfer.timed_block("reference", calls)
         self._reference_blocks.add(window, calls, self._empty[calls])
+        return window
+
+    def _candidate_block(self) -> TimedWindow:
+        """Time a block of the candidate; note what its hand-overs usually take, too."""
+        window = self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
+        self._hand_overs_s.append(window.hand_over_s)
         return window
 
     def _prepare(self) -> None:
@@ -214,17 +231,17 @@ class PairedBenchmark:
             for side in half:
                 is_reference = side == "reference"
                 windows[side].append(
-                    self._reference_block()
-                    if is_reference
-                    else self._transfer.timed_block(side, calls[side])
+                    self._reference_block() if is_reference else self._candidate_block()
                 )
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
         self._empty[number].add(self._transfer.empty_block(number))
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
+        usual_s = {"reference": 0.0, "candidate": median(self._hand_overs_s)}
         net_us = {
-            side: [self._net_us(each, calls[side]) for each in windows[side]] for side in SIDES
+            side: [self._net_us(each, calls[side], usual_s[side]) for each in windows[side]]
+            for side in SIDES
         }
         waits = {side: _wait_share(windows[side]) for side in SIDES}
         return TimedGroup(
@@ -235,8 +252,8 @@ class PairedBenchmark:
             is_throttled=self.reading is not None and bool(self.reading.throttled),
         )
 
-    def _net_us(self, window: TimedWindow, calls: int) -> float:
-        return self._empty[calls].net_us(window, calls, self._reference_blocks)
+    def _net_us(self, window: TimedWindow, calls: int, usual_hand_over_s: float = 0.0) -> float:
+        return self._empty[calls].net_us(window, calls, self._reference_blocks, usual_hand_over_s)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.

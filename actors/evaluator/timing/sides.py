@@ -126,11 +126,17 @@ class Sides:
                 # calls ended.
                 _seconds, answer = self.ask(side, *hand_over)
             finally:
-                freezer.send_stop()
-            freezer.wait_stopped()
-            if not self._on_host:  # work that it left on the card goes on while it is frozen
+                # On a card the search for processes that started meanwhile can wait: they need
+                # longer than that to use the card at all.
+                freezer.send_stop() if self._on_host else freezer.stop_known()
+            if self._on_host:
+                freezer.wait_stopped()
+            else:  # work that it left on the card goes on while it is frozen
                 self._fixture.referee.await_idle_card()
             ended = time.perf_counter()
+            if on_card:
+                freezer.send_stop()
+                freezer.wait_stopped()
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began

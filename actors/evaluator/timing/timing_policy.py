@@ -38,9 +38,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
     # Seconds: the same on a GPU, where no threads of other processes run in between.  What a block
-    # takes besides its calls varies by 0.05 ms, and filling its slots takes half as long as calls
-    # that are bound by memory.
-    gpu_block_s: float = 0.012
+    # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
+    # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
+    gpu_block_s: float = 0.02
     # Bytes: the inputs of a block on a card are no more than this.
     max_slot_bytes: int = 12 << 30
     # Calls: no block has more, and there are no more slots.
@@ -61,26 +61,36 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     rehearsal_share: float = 0.3
     # Seconds: warm-up lasts this long at least (at most a tenth of the time limit).
     warm_up_s: float = 0.15
+    # Seconds: a call that takes longer is warmed up by its first call alone.
+    long_call_s: float = 0.5
     # Blocks: the last empty ones that say what a block takes besides its calls.
     empty_blocks: int = 5
     # Blocks of the reference that say what a block takes besides its calls.
     reference_blocks: int = 8
-    # Seconds: by so much a hand-over of the reference's blocks may be longer than in empty ones,
-    # for the block and for each output.  A card that was busy is idle 0.3 to 0.5 ms later than one
-    # that was not; cold caches cost 0.5 to 1 µs an output.
+    # Seconds: by so much hand-overs of the reference's blocks may be longer than in empty ones,
+    # for the block and for each output: the median of them, and a single one.  A card that was busy
+    # is idle 0.3 to 0.5 ms later than one that was not, and now and then a hand-over takes 1 to
+    # 2 ms longer; cold caches cost 0.5 to 1 µs an output.  The median of a candidate's may be
+    # longer by the third: medians of eight differ by that much.
     max_hand_over_s: float = 5e-4
+    max_single_hand_over_s: float = 1.5e-3
+    usual_hand_over_noise_s: float = 3e-4
     max_output_s: float = 1e-6
     # Seconds, and share of the block: by so much a block of the reference may take longer besides
-    # its calls than an empty one (0.3 to 0.5 ms on an H100's host: code that the processor's caches
-    # have lost).  Of fewer calls its own clock says too little.
-    max_besides_s: float = 8e-4
+    # its calls than an empty one (0.3 to 0.7 ms on an H100's host: code that the processor's caches
+    # have lost).  A block of few large calls is short, and may take as much as others.  Of fewer
+    # calls its own clock says too little on a host; a card's events say enough of one call.
+    max_besides_s: float = 1e-3
     max_besides_share: float = 0.06
+    usual_besides_s: float = 4e-4
     least_clocked_calls: int = 4
+    gpu_least_clocked_calls: int = 1
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
-    # Share of a block's last time: the judge sleeps that long, then spins for the answer (GPU).
-    spin_after_share: float = 0.75
+    # Share of a block's last time: the judge sleeps that long, then spins for the answer (GPU).  A
+    # virtual processor may share its core with that of the side, which launches more slowly then.
+    spin_after_share: float = 0.96
 
     # --- groups: contention, and when to stop -------------------------------------------------
 
@@ -89,8 +99,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_calm_wait_share: float = 0.05
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
-    # Groups: timed even when the time is up.
+    # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
+    # have an interval that assumes no distribution: beside another program there is none.
     min_groups: int = 3
+    gpu_min_groups: int = 6
     # Ratio: from one look at the interval to the next the groups grow by this factor.  An interval
     # that is looked at after each group is narrow by chance sooner or later.
     look_growth: float = 1.25
@@ -98,10 +110,17 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
-    # Seconds, and share of the ratio: the same after so long.  Calls that are little more than a
+    # Ratio, and share of the ratio: the same where the whole interval is so far above it.
+    ahead_ratio: float = 1.05
+    enough_width_ahead: float = 0.025
+    # Seconds, and share of the ratio: the first after so long.  Calls that are little more than a
     # launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
+    # Ratio, and numbers of groups after which that is looked at: the same where the best node is at
+    # least so many times as fast.
+    far_behind_ratio: float = 1.25
+    far_behind_looks: tuple[int, ...] = (4, 6)
     # Ratio to the reference's undisturbed time: more than the first widens the interval; more than
     # the second, on a busy host, replaces the reference's time.  Two OpenMP threads that waited for
     # each other made a candidate with one thread 200 times as fast.
