@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
-        "actors.cli", "actors.failpoints", "actors.exit_status",
+        "actors.cli", "actors.failpoints", "actors.exit_status", "actors.case_source",
     },
     "actors/release": {"protocol", "torch"},
     "actors/evaluator": {

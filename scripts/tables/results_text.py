@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_results import usd_per_percent
 from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import Spend
+from actors.supervisor.reporting.unit_costs import usd_per_percent
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, times

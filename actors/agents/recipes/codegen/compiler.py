@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 import msgspec
 
 from actors.agents.recipes.codegen.cpp import CppMaps, CppRows
@@ -17,6 +20,7 @@ from actors.agents.recipes.codegen.elements import (
     element_text,
     read_as_float32,
 )
+from actors.agents.recipes.codegen.forward_method import CaseKernels
 from actors.agents.recipes.codegen.kernel_writer import KernelWriter
 from actors.agents.recipes.codegen.math_functions import prelude
 from actors.agents.recipes.codegen.passes import Kernel
@@ -30,6 +34,7 @@ from actors.agents.recipes.schedule.fusion import Region, Schedule, fuse_graph
 from actors.agents.recipes.schedule.knobs import Knobs
 from actors.agents.recipes.schedule.loop_nests import LoopKind, LoopNest, plan_loops
 
+SMALL_CASE = 16384  # numbers that the kernels of a case go through
 MAX_NAMED = 6  # operations or tensors in one sentence
 WRITERS: dict[str, dict[LoopKind, type[KernelWriter]]] = {
     "cpp": {"map": CppMaps, "rows": CppRows, "columns": CppColumns, "pool": CppPools},
@@ -37,8 +42,19 @@ WRITERS: dict[str, dict[LoopKind, type[KernelWriter]]] = {
 }
 
 
+class TaskText(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's source in one of its cases, and its tensors, as far as they are known."""
+
+    source: str
+    inputs: str = ""
+    outputs: str = ""
+
+
 class CompiledCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate, and what it was made from: the planner weighs knobs by the loop nests."""
+    """A candidate, and what it was made from: the planner weighs knobs by the loop nests.
+
+    Of a task with cases they are those of the heaviest one.
+    """
 
     source: str
     program: ForwardProgram
@@ -47,27 +63,65 @@ class CompiledCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compile_candidate(
-    task: str, inputs: str, backend: str, knobs: Knobs, outputs: str = ""
+    task: str,
+    inputs: str,
+    backend: str,
+    knobs: Knobs,
+    outputs: str = "",
+    more_cases: Sequence[TaskText] = (),
 ) -> CompiledCandidate:
     """The candidate for these knobs.
 
     `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]".
+    `more_cases`: the others of the task's cases, which get kernels of their own.
     Raises `UnsupportedSourceError` with a sentence for the user.
     """
     element = element_of(inputs)
+    case = TaskText(source=task, inputs=inputs, outputs=outputs)
+    cases = [_case_kernels(case, element, backend, knobs, 0)]
+    for more in more_cases:
+        with contextlib.suppress(UnsupportedSourceError):  # such a case runs the task's forward
+            if element_of(more.inputs) == element:
+                first = sum(len(each.kernels) for each in cases)
+                made = _case_kernels(more, element, backend, knobs, first)
+                cases += [] if _is_small(made) else [made]
+    body = "\n\n".join(kernel.text for each in cases for kernel in each.kernels.values())
+    if backend == "cuda":
+        before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
+    else:
+        before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
+    before = "\n".join(part for part in (before, element_text(element, backend)) if part)
+    source = ModuleAssembler(cases, knobs, backend, element).module_text(before)
+    missing = undefined_names(source) - undefined_names(task)
+    if missing:
+        raise UnsupportedSourceError(
+            f"the candidate would need the name {min(missing)}, which it could not define"
+        )
+    return CompiledCandidate(
+        source=source,
+        program=cases[0].program,
+        schedule=cases[0].schedule,
+        loop_nests=tuple(
+            plan_loops(cases[0].program.graph, region) for region in cases[0].schedule.regions
+        ),
+    )
+
+
+def _case_kernels(
+    case: TaskText, element: Element, backend: str, knobs: Knobs, first: int
+) -> CaseKernels:
+    """Read and fuse one case and write its kernels, which are numbered from `first`."""
     program = read_task(
-        task,
-        read_as_float32(inputs, element, "some inputs"),
-        outputs=read_as_float32(outputs, element, "outputs"),
+        case.source,
+        read_as_float32(case.inputs, element, "some inputs"),
+        outputs=read_as_float32(case.outputs, element, "outputs"),
         fold_bias=knobs.bias == "kernel",
-        is_half=element in HALVES,
+        half=element if element in HALVES else "",
     )
     try:
         schedule = fuse_graph(program.graph, program.results, knobs.fusion)
         kernels: dict[Region, Kernel] = {}
-        loop_nests = []
-        for number, region in enumerate(schedule.regions):
-            loop_nests.append(plan_loops(program.graph, region))
+        for number, region in enumerate(schedule.regions, first):
             kernels[region] = write_kernel(
                 program.graph, region, backend, knobs, f"k{number}", element
             )
@@ -79,25 +133,17 @@ def compile_candidate(
         raise UnsupportedSourceError("the forward computes something of constants alone")
     if not kernels:
         raise UnsupportedSourceError(reason_for_no_kernel(program))
-    body = "\n\n".join(kernel.text for kernel in kernels.values())
-    if backend == "cuda":
-        before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
-    else:
-        before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
-    before = "\n".join(part for part in (before, element_text(element, backend)) if part)
-    assembly = ModuleAssembler(program, schedule, kernels, knobs, backend, element)
-    source = assembly.module_text(before)
-    missing = undefined_names(source) - undefined_names(task)
-    if missing:
-        raise UnsupportedSourceError(
-            f"the candidate would need the name {min(missing)}, which it could not define"
-        )
-    return CompiledCandidate(
-        source=source,
-        program=program,
-        schedule=schedule,
-        loop_nests=tuple(loop_nests),
-    )
+    return CaseKernels(program=program, schedule=schedule, kernels=kernels)
+
+
+def _is_small(case: CaseKernels) -> bool:
+    """Whether a launch costs about what its kernel saves, beside operations that stay in PyTorch.
+
+    Such a case is often one of a decoder's single tokens.
+    """
+    graph = case.program.graph
+    numbers = sum(plan_loops(graph, region).volume for region in case.schedule.regions)
+    return bool(case.program.left_to_torch) and numbers < SMALL_CASE
 
 
 def write_kernel(

@@ -54,19 +54,65 @@ _CONVERSIONS = {
   }}
   {FN}E(float v) {{ asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v)); }}""",
 }
+# W elements at once: the loop over lanes is not made into vector instructions by all compilers.
+_CPP_VECTORS = {
+    "bfloat16": """\
+typedef unsigned short HS __attribute__((vector_size(2 * W)));
+typedef unsigned HU __attribute__((vector_size(4 * W)));
+FN V widened(const E *p) {
+  HS h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return (V)(__builtin_convertvector(h, HU) << 16);
+}
+FN void narrowed(E *p, V v) {
+  const HU u = (HU)v, up = u + 0x7fffu + ((u >> 16) & 1u), wrong = (HU)(v != v);
+  const HU bits = (wrong & (u | 0x400000u)) | (~wrong & up);
+  const HS h = __builtin_convertvector(bits >> 16, HS);
+  __builtin_memcpy(p, &h, sizeof h);
+}
+""",
+    "float16": """\
+#if defined(__F16C__) && W == 4
+FN V widened(const E *p) { return (V)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)); }
+FN void narrowed(E *p, V v) { _mm_storel_epi64((__m128i *)p, _mm_cvtps_ph((__m128)v, 0)); }
+#elif defined(__F16C__)
+FN V widened(const E *p) {
+  V r;
+  for (int l = 0; l < W; l += 8) {
+    const __m256 part = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + l)));
+    __builtin_memcpy((float *)&r + l, &part, sizeof part);
+  }
+  return r;
+}
+FN void narrowed(E *p, V v) {
+  for (int l = 0; l < W; l += 8) {
+    __m256 part;
+    __builtin_memcpy(&part, (float *)&v + l, sizeof part);
+    _mm_storeu_si128((__m128i *)(p + l), _mm256_cvtps_ph(part, 0));
+  }
+}
+#else
+FN V widened(const E *p) {
+  V r = {};
+  for (int l = 0; l < W; ++l) r[l] = p[l];
+  return r;
+}
+FN void narrowed(E *p, V v) {
+  for (int l = 0; l < W; ++l) p[l] = v[l];
+}
+#endif
+""",
+}
 _CPP_ACCESS = """\
 FN V load(const E *p, int live) {
+  if (live == W) return widened(p);
   V r = {};
-  if (live == W) {
-    for (int l = 0; l < W; ++l) r[l] = p[l];
-    return r;
-  }
   for (int l = 0; l < live; ++l) r[l] = p[l];
   return r;
 }
 FN void store(E *p, V v, int live) {
   if (live == W) {
-    for (int l = 0; l < W; ++l) p[l] = v[l];
+    narrowed(p, v);
     return;
   }
   for (int l = 0; l < live; ++l) p[l] = v[l];
@@ -136,7 +182,8 @@ def element_text(element: Element, backend: str) -> str:
     default = f"  {qualifier}E() {{}}\n" if is_cuda else "  E() = default;\n"
     include = "" if is_cuda else "#if defined(__F16C__)\n#include <immintrin.h>\n#endif\n"
     alignment = "alignas(8) " if is_cuda else ""
-    access = (_CUDA_ACCESS if is_cuda else _CPP_ACCESS).replace("  E some", f"  {alignment}E some")
+    access = _CUDA_ACCESS if is_cuda else f"{_CPP_VECTORS[element]}{_CPP_ACCESS}"
+    access = access.replace("  E some", f"  {alignment}E some")
     return (
         f"{include}struct E {{  // {element}\n  unsigned short bits;\n{default}{conversions}\n}};\n"
         f"{access}"

@@ -93,6 +93,7 @@ RESERVED_NAMES = frozenset(
     ["FLAGS", "SOURCE", "library", "fits", "ready", "aligned", "checked", "load_inline", "ModelNew"]
 )
 IMPORTED_MODULES = ("torch", "math", "ctypes", "hashlib", "platform")
+CASE_FORWARD = "forward_of_case_"  # and a number: the methods for the task's further cases
 GENERATED_NAME = re.compile(r"[tpc]\d+|scratch")
 
 
@@ -185,7 +186,7 @@ def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
                 f"forward's argument {arg.arg} has a name that a candidate needs for itself"
                 f" ({source.describe_line(arg.lineno)})"
             )
-    for name in ("plain_forward", "as_written"):
+    for name in ("plain_forward", "as_written", f"{CASE_FORWARD}1"):
         if source.method(source.model, name) is not None:
             raise UnsupportedSourceError(
                 f"Model has a method {name}, which a candidate needs for itself"

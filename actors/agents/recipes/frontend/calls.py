@@ -109,7 +109,7 @@ class CallReader(TorchFallback):
             case Symbol():
                 return self.call_symbol(callee, args, kwargs)
             case BoundMethod(owner=MetaTensor() as made, name=name):
-                return meta_method(made, name)
+                return meta_method(made, name, args)
             case BoundMethod(owner=dict() | str() as plain, name=name):
                 return evaluate_plain_method(plain, name, args, kwargs)
             case BoundMethod(owner=TensorView() | ParameterValue()):
@@ -254,7 +254,7 @@ class CallReader(TorchFallback):
             if name == "size":
                 return shape[args[0]] if args and isinstance(args[0], int) else shape
             return math.prod(shape) if name == "numel" else len(shape)
-        if name in ("to", "type") and is_float32(args) and not kwargs:
+        if name in ("to", "type") and not kwargs and (is_float32(args) or self.is_own_half(args)):
             name, args = "float", []
         if name == "type_as" or (name == "to" and args and isinstance(args[0], TensorView)):
             name, args = "float", []
@@ -265,6 +265,10 @@ class CallReader(TorchFallback):
         # The graph drops `.contiguous()`: so a view may have to copy.
         text = ".reshape" if name in ("view", "view_as", "reshape_as") else f".{name}"
         return self.function_call(found, name, text, [owner, *args], kwargs)
+
+    def is_own_half(self, args: list[object]) -> bool:
+        """Whether the one argument is the half that the module computes in."""
+        return len(args) == 1 and getattr(args[0], "name", "") == f"torch.{self.half}"
 
     def module_method(self, module: ModuleValue, name: str) -> object:
         if name in ("eval", "train"):

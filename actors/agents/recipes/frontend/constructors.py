@@ -66,7 +66,7 @@ class ConstructorReader(ExpressionReader):
             whole = isinstance(names.get(owner), ModuleValue) and names is not self.constants
             if last in ("to", "type"):
                 whole &= any(word in ast.unparse(call) for word in NARROW_TYPES)
-            whole &= not (self.is_half and last in ("to", "type", "half", "bfloat16"))
+            whole &= not (self.half and last in ("to", "type", "half", "bfloat16"))
             if (whole and last in UNSUPPORTED_CHANGES) or last in (
                 "set_default_dtype",
                 "set_default_device",

@@ -61,14 +61,17 @@ def is_instance(value: object, kinds: object) -> bool:
     raise UnsupportedOperationError("isinstance() of what is not known")
 
 
-def meta_method(made: MetaTensor, name: str) -> MetaTensor:
+def meta_method(made: MetaTensor, name: str, args: list[object]) -> MetaTensor:
     """A constructor's tensor after a method that keeps its shape; raises for other methods."""
+    if name == "to" and len(args) == 1 and getattr(args[0], "name", "").startswith("torch."):
+        return msgspec.structs.replace(made, dtype=args[0].name.removeprefix("torch."))  # type: ignore[attr-defined]
     dtype = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
              "long": "int64", "int": "int32", "bool": "bool"}.get(name)  # fmt: skip
     if dtype is not None:
         return msgspec.structs.replace(made, dtype=dtype)
     if name in ("softmax", "abs", "exp", "contiguous", "clone", "detach", "requires_grad_", "neg",
-                "normal_", "uniform_", "zero_", "fill_", "sqrt", "sin", "cos", "tanh"):  # fmt: skip
+                "normal_", "uniform_", "zero_", "fill_", "sqrt", "sin", "cos", "tanh",
+                "clamp", "clamp_", "clip", "tril", "triu"):  # fmt: skip
         return made
     raise UnsupportedOperationError(f"a tensor's .{name}() while constructing")
 

@@ -36,18 +36,18 @@ def read_task(
     *,
     outputs: str = "",
     fold_bias: bool = False,
-    is_half: bool = False,
+    half: str = "",
 ) -> ForwardProgram:
     """The task's forward as a graph.
 
     `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]"; ""
-    where they are not known.  `is_half`: the module computes in a half, and is read as if that were
-    float32.  Raises `UnsupportedSourceError` with a sentence for the user that
+    where they are not known.  `half`: the half that the module computes in, which is read as if it
+    were float32.  Raises `UnsupportedSourceError` with a sentence for the user that
     names the line.
     """
     source = TaskSource(text)
     reader = ForwardReader(source, OperationGraph(), fold_bias)
-    reader.is_half = is_half
+    reader.half = half
     try:
         reader.read_constants()
         return read_program(reader, inputs, outputs)

@@ -34,7 +34,7 @@ class TorchFallback:
 
     def __init__(self, graph: OperationGraph) -> None:
         self.graph = graph
-        self.is_half = False  # the module computes in a half, and is read as if that were float32
+        self.half = ""  # the dtype of a module in a half, which is read as if that were float32
         self.left_to_torch: list[str] = []  # the operations that stay in PyTorch, for the user
         self.torch_lines: dict[str, int] = {}  # the first line with each of them
         self.unsupported_tensors: dict[str, str] = {}  # tensors that no kernel can take, and why
@@ -67,6 +67,8 @@ class TorchFallback:
             if self.graph[value.node].is_mask:
                 raise UnsupportedOperationError("the type of what PyTorch makes of booleans")
             return visible_shape(self.graph, value)
+        if isinstance(value, ParameterValue) and value.shape is not None:
+            return value.shape
         if isinstance(value, tuple | list):
             return tuple(self.shape_of(item) for item in value)
         return value
@@ -149,7 +151,7 @@ class TorchFallback:
     def as_tensor(self, value: object) -> TensorView:
         """A tensor for a parameter or tensor; its shape may be unknown."""
         if isinstance(value, ParameterValue):
-            known = ("float32", "float16", "bfloat16") if self.is_half else ("float32",)
+            known = ("float32", "float16", "bfloat16") if self.half else ("float32",)
             if value.dtype not in known and value.shape is not None:
                 at = f" (line {value.line})" if value.line else ""
                 self.unsupported_tensors[value.text] = f"{value.text} is {value.dtype}{at}"

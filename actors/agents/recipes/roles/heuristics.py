@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from actors.agents.recipes.codegen.compiler import CompiledCandidate, compile_candidate
+from actors.agents.recipes.codegen.compiler import CompiledCandidate, TaskText, compile_candidate
 from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
 from actors.agents.recipes.schedule.knobs import Knobs, read_knobs, with_change
 from protocol.values import AttemptView, source_key
@@ -118,10 +118,13 @@ class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str
     outputs: str
     backend: str
+    more_cases: tuple[TaskText, ...] = ()
 
     def compile(self, knobs: Knobs) -> CompiledCandidate:
         """The candidate; raises `UnsupportedSourceError`."""
-        return compile_candidate(self.task, self.inputs, self.backend, knobs, self.outputs)
+        return compile_candidate(
+            self.task, self.inputs, self.backend, knobs, self.outputs, self.more_cases
+        )
 
 
 def single_changes(

@@ -9,7 +9,7 @@ import textwrap
 
 import msgspec
 
-from actors.agents.recipes.codegen.compiler import CompiledCandidate
+from actors.agents.recipes.codegen.compiler import CompiledCandidate, TaskText
 from actors.agents.recipes.frontend.symbolic_values import ExhaustedError, UnsupportedSourceError
 from actors.agents.recipes.roles.heuristics import (
     CompileInputs,
@@ -26,6 +26,7 @@ from actors.agents.recipes.schedule.knobs import (
     with_change,
 )
 from actors.agents.replies.anchors import BEGIN, END
+from actors.case_source import with_constants
 from protocol.messages import AgentWork, MakePlan, Reflect, Solve, Write
 from protocol.values import source_key
 
@@ -48,11 +49,22 @@ class AnchorSpan(msgspec.Struct, frozen=True, kw_only=True):
 def compile_inputs_of(work: AgentWork) -> CompileInputs:
     """What all candidates for this work are compiled from."""
     task, reference = work.task, work.reference
+    measured = {each.name: each for each in reference.cases}
+    texts = [
+        TaskText(
+            source=with_constants(task.source, case),
+            inputs=measured[case.name].inputs,
+            outputs=measured[case.name].outputs,
+        )
+        for case in task.cases
+        if case.name in measured
+    ]
     return CompileInputs(
-        task=task.source,
+        task=texts[0].source if texts else task.source,
         inputs=reference.inputs,
         outputs=reference.outputs,
         backend=task.backend,
+        more_cases=tuple(texts[1:]),
     )
 
 
