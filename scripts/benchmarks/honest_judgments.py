@@ -133,8 +133,9 @@ class Judgments:
                 self._names.add(each.name)
         judged = self._judged
         print(
-            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside another "
-            f"program, in {time.monotonic() - began:.0f} s: {judged['not correct']} not correct; "
+            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
+            f"another program, in {time.monotonic() - began:.0f} s: "
+            f"{judged['not correct']} not correct; "
             f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
             "exclude 1 by more than 3 %",
             flush=True,
