@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import mean, median
 from types import ModuleType
@@ -81,36 +81,45 @@ def compare_all(
     began = time.monotonic()
     print(f"{machine()}; {len(kernels)} kernels")
     print(f"{'kernel':26} {'judged µs':>10} {'clock µs':>10} {'off %':>7}  {'ratio':>6}  95 %")
-    deviations, failed = [], 0
-    for kernel in kernels:
-        started = time.monotonic()
-        if started - began >= seconds:
-            break
-        with (
-            ordinary_clock(kernel, device) as clock,
-            timed_by_both(clock, sampled_s(kernel, clock, time_s)) as pairs,
-        ):
-            task = Task(name=kernel.name, source=kernel.task, device=device)
-            verdict = judge.judge(task, kernel.candidate)
-        if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
-            failed += 1
-            print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
-            continue
-        deviations.append(median(judged / clocked for judged, clocked in pairs) - 1)
-        low, high = verdict.speedup_ci95 or (0.0, 0.0)
-        print(
-            f"{kernel.name:26} {verdict.median_us or 0.0:10.2f} "
-            f"{median(clocked for _judged, clocked in pairs):10.2f} {deviations[-1]:+7.2%}"
-            f"  {verdict.speedup or 0:6.3f}  {low:.3f}-{high:.3f}  {len(pairs)} groups, timing "
-            f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
-            f"{(verdict.profile or {}).get('timing', '')}",
-            flush=True,
-        )
+    deviations: list[float] = []
+    failed = 0
+    with suppress(KeyboardInterrupt):  # what there is until then is summed up
+        for kernel in kernels:
+            if time.monotonic() - began >= seconds:
+                break
+            deviation = compared(judge, device, kernel, time_s)
+            failed += deviation is None
+            deviations += [] if deviation is None else [deviation]
     left = len(kernels) - len(deviations) - failed
     spent_s = time.monotonic() - began
     print(f"{summary(deviations)}; {failed} not timed, {left} not begun in time; {spent_s:.0f} s")
     sizes = [abs(each) for each in deviations] or [math.inf]
     return int(failed > 0 or median(sizes) > MEDIAN_LIMIT or max(sizes) > EACH_LIMIT)
+
+
+def compared(judge: Judge, device: DeviceKind, kernel: HonestKernel, time_s: float) -> float | None:
+    """Print a kernel's row; return how far off the judge is; None: it was not timed."""
+    started = time.monotonic()
+    with (
+        ordinary_clock(kernel, device) as clock,
+        timed_by_both(clock, sampled_s(kernel, clock, time_s)) as pairs,
+    ):
+        task = Task(name=kernel.name, source=kernel.task, device=device)
+        verdict = judge.judge(task, kernel.candidate)
+    if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
+        print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
+        return None
+    deviation = median(judged / clocked for judged, clocked in pairs) - 1
+    low, high = verdict.speedup_ci95 or (0.0, 0.0)
+    print(
+        f"{kernel.name:26} {verdict.median_us or 0.0:10.2f} "
+        f"{median(clocked for _judged, clocked in pairs):10.2f} {deviation:+7.2%}"
+        f"  {verdict.speedup or 0:6.3f}  {low:.3f}-{high:.3f}  {len(pairs)} groups, timing "
+        f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
+        f"{(verdict.profile or {}).get('timing', '')}",
+        flush=True,
+    )
+    return deviation
 
 
 def summary(deviations: list[float]) -> str:
