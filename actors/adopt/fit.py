@@ -212,6 +212,13 @@ def _speedup(run: Path, task: str) -> float:
     return SPEEDUP_UNKNOWN
 
 
+def package_texts() -> dict[str, str]:
+    """Return the files of every package: name -> text."""
+    texts = resources.files("actors.adopt.fitted_package")
+    names = {"call_layouts.py": "call_layouts.py", "__init__.py": "runtime.py"}
+    return {name: texts.joinpath(file).read_text(encoding="utf-8") for name, file in names.items()}
+
+
 def _write_package(
     folder: StageFolder,
     tasks: Sequence[TakenTask],
@@ -220,9 +227,8 @@ def _write_package(
 ) -> None:
     """Write the package: the runtime, the winners, and sites.json."""
     shutil.rmtree(folder.path / PACKAGE, ignore_errors=True)
-    runtime = resources.files("actors.adopt.fitted_package").joinpath("runtime.py")
-    text = runtime.read_text(encoding="utf-8")
-    folder.write_text(f"{PACKAGE}/__init__.py", text)
+    for name, text in package_texts().items():
+        folder.write_text(f"{PACKAGE}/{name}", text)
     structure = load_package(folder).structure
     by_name = {task.name: task for task in tasks}
     sites = []

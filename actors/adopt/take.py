@@ -151,7 +151,15 @@ class _TakeStage:
         return any(fnmatch.fnmatchcase(site, pattern) for pattern in self._options.patterns)
 
     def _worth_it(self) -> list[SiteGroup]:
-        return self._ordered(group for group in self._look.groups if group.is_chosen)
+        """Return the chosen groups, without modules that are inside of another chosen one."""
+        chosen = chosen_paths(self._model, "", self._look.groups)
+        outer = tuple(f"{path}." for path in chosen)
+        free = (
+            (group, tuple(site for site in group.sites if not site.startswith(outer)))
+            for group in self._look.groups
+            if group.is_chosen
+        )
+        return self._ordered(group.of_sites(sites) for group, sites in free if sites)
 
     def _ordered(self, groups: Iterable[SiteGroup]) -> list[SiteGroup]:
         """Return the groups with enough to win, the most promising first; note the others."""

@@ -27,7 +27,9 @@ class Sample:
     compute: Compute  # from the inputs; torch's own operation, and in float64 the right result
     tolerance: float = 1e-6  # of the largest absolute value of the right result
     offset: float = 0.0  # added to the inputs: a mean far from 0 shows a bad variance
+    scales: Sequence[float] = ()  # of the inputs; (): 1 for all
     flops: float = 0.0
+    steps: int = 0  # of a recurrence: its figure is the time of one
     is_timed: bool = False
 
     @property
@@ -46,21 +48,45 @@ def _size(shape: tuple[int, ...]) -> int:
 def make_inputs(sample: Sample, device: str, seed: int = 0) -> list[Tensor]:
     """Draw a sample's inputs."""
     generator = torch.Generator(device=device).manual_seed(seed)
+    scales = sample.scales or [1.0] * len(sample.inputs)
     return [
-        torch.randn(shape, device=device, generator=generator) + sample.offset
-        for shape in sample.inputs
+        torch.randn(shape, device=device, generator=generator) * scale + sample.offset
+        for shape, scale in zip(sample.inputs, scales, strict=True)
     ]
 
 
-def gemm(m: int, n: int, k: int, *, is_timed: bool = False, tolerance: float = 5e-6) -> Sample:
-    """C = A B^T; torch's own float32 is wrong by 4e-6 at 4096 products."""
+def gemm(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    is_timed: bool = False,
+    tolerance: float = 1e-5,
+    scratch: Sequence[int] = (),
+) -> Sample:
+    """C = A B^T; torch's own float32 is wrong by 4e-6 at 4096 products, split bfloat16 by 5e-6."""
     return Sample(
         inputs=[(m, k), (n, k)],
         outputs=[(m, n)],
+        scratch=scratch,
         sizes=[m, n, k],
         compute=lambda a, b: a @ b.T,
         tolerance=tolerance,
         flops=2.0 * m * n * k,
+        is_timed=is_timed,
+    )
+
+
+def products(batch: int, m: int, n: int, k: int, *, is_timed: bool = False) -> Sample:
+    """C = A B^T of batches, with three halves of scratch for each float of A and of B."""
+    return Sample(
+        inputs=[(batch, m, k), (batch, n, k)],
+        outputs=[(batch, m, n)],
+        scratch=[batch * m * k * 3 // 2, batch * n * k * 3 // 2],
+        sizes=[m, n, k, batch],
+        compute=lambda a, b: a @ b.mT,
+        tolerance=2e-5,
+        flops=2.0 * batch * m * n * k,
         is_timed=is_timed,
     )
 
@@ -144,6 +170,22 @@ def conv(
     )
 
 
+def channels_last(n: int, c: int, s: int, *, timed: bool = False) -> Sample:
+    """Scale, shift and ReLU of [n, c, s], stored as [n, s, c]."""
+
+    def compute(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        y = (x * scale[:, None] + shift[:, None]).relu()
+        return y.transpose(1, 2).contiguous()
+
+    return Sample(
+        inputs=[(n, c, s), (c,), (c,)],
+        outputs=[(n, s, c)],
+        sizes=[n, c, s],
+        compute=compute,
+        is_timed=timed,
+    )
+
+
 def layer_norm(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> Tensor:
     """Layer norm of the last dimension."""
     return functional.layer_norm(x, x.shape[-1:], w, b, 1e-5)
@@ -162,14 +204,55 @@ def scaled_norm(r: int, n: int, *, timed: bool = False) -> Sample:
     )
 
 
-def attention(heads: int, length: int, d: int, *, timed: bool = False) -> Sample:
-    """Attention without a mask."""
+def attention(
+    heads: int, length: int, d: int, *, is_causal: bool = False, timed: bool = False
+) -> Sample:
+    """Attention, perhaps causal: half of the products."""
     return Sample(
         inputs=[(heads, length, d)] * 3,
         outputs=[(heads, length, d)],
-        compute=functional.scaled_dot_product_attention,
-        tolerance=3e-6,
-        flops=4.0 * heads * length * length * d,
+        sizes=[heads, length],
+        compute=lambda q, k, v: functional.scaled_dot_product_attention(
+            q, k, v, is_causal=is_causal
+        ),
+        tolerance=1e-5 if is_causal else 3e-6,
+        flops=(2.0 if is_causal else 4.0) * heads * length * length * d,
+        is_timed=timed,
+    )
+
+
+def recurrence(hidden: int, steps: int, *, timed: bool = False) -> Sample:
+    """h[t] = tanh(W h[t - 1] + x[t]) with h[-1] = 0."""
+
+    def compute(w: Tensor, x: Tensor) -> Tensor:
+        states = [x[0].tanh()]
+        for each in x[1:]:
+            states.append(torch.addmv(each, w, states[-1]).tanh())
+        return torch.stack(states)
+
+    return Sample(
+        inputs=[(hidden, hidden), (steps, hidden)],
+        outputs=[(steps, hidden)],
+        sizes=[hidden, steps],
+        steps=steps,
+        scales=[0.5 / hidden**0.5, 1.0],
+        compute=compute,
+        tolerance=5e-6,
+        is_timed=timed,
+    )
+
+
+def depthwise(
+    n: int, c: int, h: int, k: int, stride: int, padding: int, *, timed: bool = False
+) -> Sample:
+    """A depthwise convolution."""
+    side = (h + 2 * padding - k) // stride + 1
+    return Sample(
+        inputs=[(n, c, h, h), (c, 1, k, k)],
+        outputs=[(n, c, side, side)],
+        sizes=[n, c, h, h, k, stride, padding],
+        compute=lambda x, w: functional.conv2d(x, w, stride=stride, padding=padding, groups=c),
+        tolerance=2e-6,
         is_timed=timed,
     )
 
@@ -240,6 +323,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     "cuda-online-softmax": [
         rows(7, 20, softmax, same=True),
         rows(33, 4100, softmax, same=True),
+        rows(5, 60000, softmax, same=True),
         rows(4096, 16384, softmax, same=True, is_timed=True),
     ],
     "cuda-welford-split-rows": [
@@ -285,18 +369,35 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         flat(n, lambda x, w: x * x * w, inputs=2, scratch=[n], sizes=[n], is_timed=n == MEGA)
         for n in (1001, MEGA)
     ],
-    "cuda-mma-3xtf32": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-mma-bf16x3": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
-    "cuda-wgmma-3xtf32": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-cublas-bf16x3": [
+        products(1, 60, 36, 100),
+        products(3, 64, 132, 96),
+        products(1, 4096, 4096, 4096, is_timed=True),
+        products(64, 512, 512, 512, is_timed=True),
+    ],
+    "cuda-attention-softmax": [
+        rows(32, 64, softmax, same=True, tolerance=2e-5),
+        rows(65536, 64, softmax, same=True, tolerance=2e-5, is_timed=True),
+    ],
+    "cuda-attention-bf16x3": [
+        attention(2, 192, 64, is_causal=True),
+        attention(64, 2048, 64, is_causal=True, timed=True),
+    ],
+    "cuda-grid-barrier": [recurrence(64, 7), recurrence(1024, 512, timed=True)],
+    "cuda-stencil-2d": [
+        depthwise(2, 3, 19, 3, 1, 1),
+        depthwise(2, 5, 131, 5, 2, 2),
+        depthwise(16, 64, 512, 3, 1, 0, timed=True),
+    ],
     "cuda-sgemm-registers": [gemm(128, 256, 72), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-cublaslt-epilogue": [
         linear(64, 96, 80, relu=True, scratch=8 * MEGA),
         linear(4096, 4096, 4096, relu=True, scratch=8 * MEGA, timed=True),
     ],
-    "cuda-implicit-gemm-conv": [
-        conv(2, 3, 9, 11, 70, 3, 1, bias=False),
-        conv(32, 64, 56, 56, 128, 3, 1, bias=False, timed=True),
-    ],
+    "cuda-nhwc": [channels_last(2, 37, 45), channels_last(64, 128, 128 * 128, timed=True)],
     "triton-softmax": [
         rows(7, 20, softmax, same=True),
         rows(3, 40001, softmax, same=True),
@@ -320,7 +421,7 @@ CPU_SAMPLES: dict[str, list[Sample]] = {
         linear(40, 64, 100, relu=False),
         linear(1024, 1024, 1024, relu=False, timed=True),
     ],
-    "cpp-amx-bf16x3": [gemm(48, 64, 96), gemm(2048, 2048, 2048, is_timed=True)],
+    "cpp-amx-bf16x3": [gemm(96, 64, 96), gemm(2048, 2048, 2048, is_timed=True)],
     "cpp-softmax-avx512": [
         rows(5, 37, softmax, same=True),
         rows(2048, 4096, softmax, same=True, is_timed=True),

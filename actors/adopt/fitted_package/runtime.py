@@ -18,15 +18,16 @@ import importlib
 import inspect
 import itertools
 import json
+import operator
 import weakref
 from pathlib import Path
 
 import torch
 
-_PLAIN = {"none": lambda word: None, "bool": lambda word: word == "True", "int": int,
-          "float": float, "str": str, "dtype": lambda word: getattr(torch, word)}  # fmt: skip
+from .call_layouts import as_tuples, matches, misfit, nest
+
 _OWN = frozenset(vars(torch.nn.Module())) | {"forward", "__reduce_ex__"}
-_OTHER = "another layout"
+_MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
 
@@ -84,13 +85,14 @@ class FittedForward:
         self.original = vars(site).get("forward") or type(site).forward.__get__(site)
         self.__signature__ = inspect.signature(self.original)
         self.winner = winner["name"]
-        self.layouts = [_spec(layout) for layout in winner["layouts"]]
-        self.output = _spec(winner["output"])
+        self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
+        self.output = as_tuples(winner["output"])
         self.gradients = winner["gradients"]  # the kernel has its backward
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
         self.state = winner["state"]
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.twin = None
+        self.guard = None  # of a winner that a run wrote
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.parts = _parts(site)
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
@@ -102,10 +104,10 @@ class FittedForward:
         if torch.compiler.is_compiling():
             return self.traced(args, kwargs)
         reason, tensors = self.fitting((args, kwargs))
-        reason = reason or _state_misfit(self.number)
+        reason = reason or _own_misfit(self)
         if not reason:
             inputs = [tensors[number] for number in self.inputs]
-            guard = getattr(self.twin, "_kernel_guard", None)
+            guard = self.guard
             reason = guard.misfit(self.twin, inputs) if guard is not None else ""
         if not reason:
             try:
@@ -118,23 +120,22 @@ class FittedForward:
                 self.kernel_calls += 1
                 return self.nested(result)
         self.original_calls += 1
+        if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
+            reason = "others"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.original(*args, **kwargs)
 
     def fitting(self, given):
         """Return ("", the call's tensors) for a judged layout, else (why not, [])."""
-        first = ""
         for layout in self.layouts:
             tensors = []
-            reason = _misfit(given, layout, tensors, self.gradients)
-            if not reason:
+            if matches(given, layout, tensors, self.gradients):
                 return "", tensors
-            first = first or reason
-        return first, []
+        return misfit(given, self.layouts[0], [], self.gradients), []
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        if torch.compiler.is_exporting():
+        if _is_exporting():
             return self.original(*args, **kwargs)
         reason, tensors = self.fitting((args, kwargs))
         if reason or self.constant_misfit():
@@ -144,7 +145,7 @@ class FittedForward:
     def nested(self, result):
         """Return the kernel's tensors in the nesting of the module's own result."""
         tensors = result if isinstance(result, (list, tuple)) else [result]
-        return _nest(self.output, iter([None if n < 0 else tensors[n] for n in self.outputs]))
+        return nest(self.output, iter([None if n < 0 else tensors[n] for n in self.outputs]))
 
     def bind(self):
         """Construct the winner around the module's own tensors."""
@@ -162,6 +163,7 @@ class FittedForward:
                 twin._buffers[name] = buffer.to(device)
         twin.train(self.site.training)
         self.twin, self.ties = twin, tuple(ties)
+        self.guard = getattr(twin, "_kernel_guard", None)
         self.tie()
 
     def tie(self):
@@ -171,13 +173,12 @@ class FittedForward:
             if own[attribute] is not store[key]:
                 own[attribute] = store[key]
                 changed = True
-        guard = getattr(self.twin, "_kernel_guard", None)
-        if changed and guard is not None:
-            guard.unbind()
+        if changed and self.guard is not None:
+            self.guard.unbind()
 
     def counts(self):
         """Return the calls of the kernel and of the original, with the reasons."""
-        guard = getattr(self.twin, "_kernel_guard", None)
+        guard = self.guard
         kernel, original, reasons = self.kernel_calls, self.original_calls, dict(self.reasons)
         if guard is not None:  # calls inside of compiled graphs
             kernel, original = kernel + guard.kernel_calls, original + guard.plain_calls
@@ -229,42 +230,75 @@ def structure(module):
 
 
 def _parts(site):
-    """Return (part, training, its submodules, its attributes) of a module and its submodules."""
-    return [
-        (
-            part,
-            part.training,
-            dict(part._modules),
-            [(key, value) for key, value in vars(part).items() if key not in _OWN],
-        )
-        for part in site.modules()
-    ]
+    """Return what of a module and its submodules must stay: a tuple for each of them.
+
+    It is (part, training, its submodules, names of its attributes, a function that returns their
+    values, the values).
+    """
+    found = []
+    for part in site.modules():
+        names = [key for key in vars(part) if key not in _OWN]
+        # One call for all of them, for it runs at every call; twice, so that it is always a tuple.
+        values = operator.itemgetter("training", "training", *names)
+        children = dict(part._modules)
+        found.append((part, part.training, children, names, values, values(vars(part))))
+    return found
+
+
+def _is_exporting():
+    """Whether torch.export is at work.
+
+    It is decided while a graph is traced: torch 2.11 takes the function of torch's own for True in
+    all graphs.
+    """
+    return torch.compiler.is_exporting()
+
+
+_is_exporting._dynamo_marked_constant = True
 
 
 def _state_misfit(number):
+    """Return what of a fitted module, by its number, is not as when it was fitted."""
+    return _own_misfit(_fitted[number])
+
+
+def _own_misfit(self):
     """Return what of the module is not as when it was fitted; "" for nothing."""
-    self = _fitted[number]
     if self.twin is None:
         self.bind()
     self.tie()
-    for part, training, children, attributes in self.parts:
-        if part.training is not training:
-            return "the module is in another mode (training or evaluation)"
-        if part._modules != children:
-            return "a submodule was replaced"
+    for part, training, children, names, values, expected in self.parts:
+        own = vars(part)
         if part is not self.site and (
-            part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+            own["_forward_hooks"]
+            or own["_forward_pre_hooks"]
+            # A fitted part is as good as its original: this kernel replaces it, too.
+            or ("forward" in own and not isinstance(own["forward"], FittedForward))
         ):
             return "a submodule has hooks or a forward of its own"
-        own = vars(part)
-        for key, value in attributes:
-            if own.get(key, _OWN) is not value:
-                return f"the attribute {key} was changed"
+        if own["_modules"] != children:
+            return "a submodule was replaced"
+        if not _is_same(values, own, expected):
+            if part.training is not training:
+                return "the module is in another mode (training or evaluation)"
+            changed = (
+                key for key, value in zip(names, expected[2:]) if own.get(key, _OWN) is not value
+            )
+            return f"the attribute {next(changed, '')} was changed"
     if torch.is_grad_enabled() and not self.gradients:
         for store, key, _, _ in self.ties:
             if store[key].requires_grad:
                 return "gradients are wanted (under torch.no_grad() the kernel runs)"
     return ""
+
+
+def _is_same(values, own, expected):
+    """Whether a module's attributes are the very objects that they were."""
+    try:
+        found = values(own)
+    except KeyError:
+        return False
+    return all(map(operator.is_, found, expected))
 
 
 def _constant_misfit(number):
@@ -276,70 +310,6 @@ def _constant_misfit(number):
     # What `torch.compiler.assume_constant_result` sets: it is decided while a graph is traced.
     misfit._dynamo_marked_constant = True
     return misfit
-
-
-def _misfit(value, spec, tensors, gradients):
-    """Return how a value differs from the judged layout, or ""; collect its tensors."""
-    kind = spec[0]
-    if kind == "tensor":
-        if not isinstance(value, torch.Tensor):
-            return f"a {type(value).__name__} in place of a tensor"
-        if value.shape != spec[2] or value.dtype is not spec[1]:
-            if torch.compiler.is_compiling():
-                return _OTHER  # a text of symbolic sizes would break the graph
-            return f"{value.dtype}{list(value.shape)} in place of {spec[1]}{list(spec[2])}"
-        if value.device.type != spec[4]:
-            return f"a tensor on {value.device.type}"
-        tensors.append(value)
-        if torch.compiler.is_compiling():
-            return ""
-        if not value.is_contiguous() if spec[3] is None else value.stride() != spec[3]:
-            return f"strides {value.stride()} in place of {spec[3] or 'contiguous ones'}"
-        if value.requires_grad and torch.is_grad_enabled() and not gradients:
-            return "gradients are wanted (under torch.no_grad() the kernel runs)"
-        return ""
-    if kind == "plain":
-        same = type(value) is type(spec[1]) and value == spec[1]
-        if torch.compiler.is_compiling():
-            return "" if same else _OTHER
-        return "" if same else f"{value!r} in place of {spec[1]!r}"
-    if kind == "dict":
-        if not isinstance(value, dict) or tuple(value) != spec[1]:
-            return f"other keywords than {list(spec[1])}"
-        value = tuple(value.values())
-    elif not isinstance(value, (list, tuple)) or len(value) != len(spec[2]):
-        return f"not {len(spec[2])} arguments"
-    for item, inner in zip(value, spec[2]):
-        reason = _misfit(item, inner, tensors, gradients)
-        if reason:
-            return reason
-    return ""
-
-
-def _spec(layout):
-    """Return a stored layout as tuples: ("tensor", dtype, shape, stride, device), …"""
-    kind = layout["type"]
-    if kind == "tensor":
-        stride = layout.get("stride")
-        return ("tensor", getattr(torch, layout["dtype"]), tuple(layout["shape"]),
-                stride and tuple(stride), layout.get("device", "cpu"))  # fmt: skip
-    if kind == "plain":
-        return ("plain", _PLAIN[layout["kind"]](layout.get("word", "")))
-    items = tuple(_spec(item) for item in layout["items"])
-    return (layout["kind"], tuple(layout.get("keys", ())), items)
-
-
-def _nest(spec, tensors):
-    """Return tensors in the nesting of a layout."""
-    if spec[0] == "tensor":
-        return next(tensors)
-    if spec[0] == "plain":
-        next(tensors)
-        return spec[1]
-    items = [_nest(inner, tensors) for inner in spec[2]]
-    if spec[0] == "dict":
-        return dict(zip(spec[1], items))
-    return items if spec[0] == "list" else tuple(items)
 
 
 def _cards(module):

@@ -56,6 +56,7 @@ SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")
 CROSS_ENTROPY = re.compile(r"cross_entropy|CrossEntropy")
 # A row of a module that normalises more than the last dimension: all dimensions but the first.
 MANY_DIMENSIONS = 4
+MATRIX = 2
 
 
 def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
@@ -69,9 +70,11 @@ def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
         return ()
     rank = max((len(shape) for shape in _shapes(inputs)), default=0)
     found: set[str] = set()
+    layers = _own_attributes(tree)
     for node in _module_nodes(tree):
         if isinstance(node, ast.Call):
-            found |= set(_called(node, rank))
+            if ast.unparse(node.func) not in layers:
+                found |= set(_called(node, rank))
         elif isinstance(node, ast.BinOp | ast.AugAssign):
             found.add("matmul" if isinstance(node.op, ast.MatMult) else "elementwise")
         elif isinstance(node, ast.For) and _is_over_steps(node):
@@ -80,6 +83,8 @@ def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
         found.add("attention")
     if "elementwise" in found and found & {"matmul", "conv"}:
         found.add("epilogue")
+    if "batch-norm" in found and rank == MATRIX:  # a matrix: its channels are its columns
+        found = found - {"batch-norm"} | {"column-reduction"}
     return tuple(operation for operation in ORDER if operation in found)
 
 
@@ -104,8 +109,22 @@ def _shapes(description: str) -> list[list[int]]:
 
 def _module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
     for statement in tree.body:
-        if not (isinstance(statement, ast.FunctionDef) and statement.name in NOT_THE_MODULE):
+        is_function = (
+            isinstance(statement, ast.FunctionDef) and statement.name not in NOT_THE_MODULE
+        )
+        if is_function or isinstance(statement, ast.ClassDef):
             yield from ast.walk(statement)
+
+
+def _own_attributes(tree: ast.Module) -> set[str]:
+    """Return what a class assigns to itself, "self.conv2d": its call says nothing of its kind."""
+    return {
+        ast.unparse(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and isinstance(node.value, ast.Call)
+    }
 
 
 def _called(call: ast.Call, rank: int) -> Iterator[str]:

@@ -102,7 +102,8 @@ def _make_all(
 
     Returns "other kinds" if the binding changed a header that was precompiled meanwhile.
     """
-    with ThreadPoolExecutor(slots_here()) as pool:
+    # One compiler needs the longest for a new toolkit: it leaves room for a header beside it.
+    with ThreadPoolExecutor(is_new + slots_here()) as pool:
         finish = pool.submit(_finish, toolkit.folder, toolkit.index, deadline) if is_new else None
         headers = [pool.submit(_precompile, toolkit, each, deadline) for each in flag_sets]
         try:

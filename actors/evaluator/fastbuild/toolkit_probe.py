@@ -30,6 +30,7 @@ from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
 from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
 from actors.evaluator.fastbuild.request.flag_set import FlagSet
+from actors.evaluator.fastbuild.store.build_slots import slots_here
 from actors.evaluator.fastbuild.store.build_store import ToolkitMissingError
 
 KINDS_HEADER = "light/stark/kinds.h"
@@ -111,14 +112,27 @@ class ToolkitProbe:
         (self.folder / file).write_text("\n".join(sorted(names)), encoding="utf-8")
 
     def _compile_binding(self) -> None:
-        with ThreadPoolExecutor(len(BINDING_FILES)) as pool:
-            list(pool.map(self._compile_binding_file, BINDING_FILES))
+        """Compile its files at the same time; as one file where other work waits for the core.
 
-    def _compile_binding_file(self, file: str) -> None:
-        path = (NATIVE / file).with_suffix(".cpp")
+        Each file parses torch and pybind11, which is more than half of its time.
+        """
+        sources = {file: (NATIVE / file).with_suffix(".cpp") for file in BINDING_FILES}
+        if slots_here() == 1:
+            one, *others = BINDING_FILES
+            whole = self.scratch / "whole_binding.cpp"
+            write_file(
+                whole, "\n".join(path.read_text(encoding="utf-8") for path in sources.values())
+            )
+            nothing = self.scratch / "nothing.cpp"
+            write_file(nothing, "")
+            sources = {one: whole, **dict.fromkeys(others, nothing)}
+        with ThreadPoolExecutor(len(sources)) as pool:
+            list(pool.map(self._compile_binding_file, sources, sources.values()))
+
+    def _compile_binding_file(self, file: str, path: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             flags = self._light_flags(CandidateSource.read(str(path)), Path(scratch))
-            end = ["-c", str(path), "-o", file]
+            end = [f"-I{NATIVE}", "-c", str(path), "-o", file]
             argv = [self.compilation.compiler, *flags, *QUIET, *end]
             ran = run_compiler(argv, self.folder, self.deadline)
         if ran.status:

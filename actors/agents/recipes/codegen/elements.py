@@ -60,14 +60,25 @@ _CPP_VECTORS = {
 typedef unsigned short HS __attribute__((vector_size(2 * W)));
 typedef unsigned HU __attribute__((vector_size(4 * W)));
 FN V widened(const E *p) {
+#if defined(__AVX512F__) && W == 16
+  const __m256i h = _mm256_loadu_si256((const __m256i *)p);
+  return (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+#else
   HS h;
   __builtin_memcpy(&h, p, sizeof h);
   return (V)(__builtin_convertvector(h, HU) << 16);
+#endif
 }
 FN void narrowed(E *p, V v) {
+#if defined(__AVX512BF16__) && W == 16
+  const __m256bh h = _mm512_cvtneps_pbh((__m512)v);  // denormals become zero
+#elif defined(__AVX512BF16__) && defined(__AVX512VL__) && W == 8
+  const __m128bh h = _mm256_cvtneps_pbh((__m256)v);
+#else
   const HU u = (HU)v, up = u + 0x7fffu + ((u >> 16) & 1u), wrong = (HU)(v != v);
   const HU bits = (wrong & (u | 0x400000u)) | (~wrong & up);
   const HS h = __builtin_convertvector(bits >> 16, HS);
+#endif
   __builtin_memcpy(p, &h, sizeof h);
 }
 """,
@@ -180,7 +191,8 @@ def element_text(element: Element, backend: str) -> str:
     qualifier = "__device__ __forceinline__ " if is_cuda else ""
     conversions = _CONVERSIONS[kind].format(FN=qualifier)
     default = f"  {qualifier}E() {{}}\n" if is_cuda else "  E() = default;\n"
-    include = "" if is_cuda else "#if defined(__F16C__)\n#include <immintrin.h>\n#endif\n"
+    has_intrinsics = "#if defined(__F16C__) || defined(__AVX512F__)"
+    include = "" if is_cuda else f"{has_intrinsics}\n#include <immintrin.h>\n#endif\n"
     alignment = "alignas(8) " if is_cuda else ""
     access = _CUDA_ACCESS if is_cuda else f"{_CPP_VECTORS[element]}{_CPP_ACCESS}"
     access = access.replace("  E some", f"  {alignment}E some")

@@ -1,0 +1,75 @@
+"""Tasks and winners of modules that are parts of other ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from planted_winners import bare_winner
+
+from actors.adopt.fit import fit, load_package
+from actors.adopt.look import look
+from actors.adopt.model_file import ModelFile
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options
+
+FILE = Path(__file__).parent / "models" / "nested.py"
+BLOCKS = tuple(f"blocks.{number}" for number in range(3))
+BENDS = tuple(f"{block}.bend" for block in BLOCKS)
+
+
+def silent(line: str) -> None:
+    """Take a line for the user."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
+    torch.set_num_threads(1)
+    made = StageFolder(tmp_path_factory.mktemp("stages"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        look(ModelFile(FILE), made, 3, ["eager"], silent)
+    return made
+
+
+def options(*patterns: str) -> Options:
+    return Options(min_share=0.0, max_gap=1e6, patterns=patterns)
+
+
+@pytest.fixture(autouse=True)
+def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+
+
+def test_a_part_of_a_taken_module_is_in_no_other_task(folder: StageFolder) -> None:
+    """Equal modules elsewhere are a task; those inside of a taken one would be worked on twice."""
+    found = {task.class_name: task.sites for task in take(folder, options(), silent).tasks}
+    assert BLOCKS == found["Block"]
+    assert ("last",) == found["Bend"]
+
+
+def test_a_kernel_replaces_parts_that_are_fitted_too(folder: StageFolder) -> None:
+    """A block's kernel runs although its part has one; alone, the part's kernel runs."""
+    taken = take(folder, options("blocks.?", "*bend", "last"), silent)
+    winners = {}
+    for task in taken.tasks:
+        source = (folder.path / task.file).read_text(encoding="utf-8")
+        text = bare_winner(source, "return super().forward(x, *rest)", task)
+        folder.write_text(f"given/{task.name}.py", text)
+        winners[task.name] = folder.path / "given" / f"{task.name}.py"
+    fit(folder, [], winners, silent)
+    package, model = load_package(folder), ModelFile(FILE).build()
+    before = [dict(vars(part)) for part in model.modules()]
+    value = torch.randn(256, 64)
+    with torch.no_grad():
+        plain = model(value)
+        assert {*BLOCKS, *BENDS, "last"} == {*package.fit(model)}
+        torch.testing.assert_close(model(value), plain)
+        counts = {path: each["kernel"] for path, each in package.report(model).items()}
+        assert dict.fromkeys((*BLOCKS, "last"), 1) | dict.fromkeys(BENDS, 0) == counts
+        model.blocks[0].bend(value)
+        assert 1 == package.report(model)["blocks.0.bend"]["kernel"]
+    package.unfit(model)
+    assert before == [dict(vars(part)) for part in model.modules()]
