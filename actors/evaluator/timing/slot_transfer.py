@@ -134,8 +134,9 @@ class SlotTransfer:
         least = math.ceil(calls * POLICY.least_replaced_share)
         call = least + secrets.randbelow(calls - least)
         latest = call / calls - POLICY.replaced_ahead_share  # as a share of the block
-        # By lot: soon is surely in time, and late finds those that read only a little ahead.
-        after = (latest - POLICY.replacing_share) * secrets.randbelow(1000) / 1000
+        # Early is surely in time, and as late as possible finds those that read a little ahead.
+        is_early = secrets.randbelow(2)
+        after = (latest - POLICY.replacing_share) * (secrets.randbelow(1000) / 1000) ** is_early
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
         self._referee.prepare_replacement(call)

@@ -147,7 +147,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.
     replaced_groups: tuple[int, ...] = (1, 5)
-    replaced_chance: float = 0.15
+    replaced_chance: float = 0.25
 
     # --- spot checks --------------------------------------------------------------------------
 
