@@ -170,6 +170,20 @@ def conv(
     )
 
 
+def max_pool(
+    planes: int, h: int, w: int, k: int, stride: int, padding: int, *, timed: bool = False
+) -> Sample:
+    """Max pooling of planes."""
+    out = [(side + 2 * padding - k) // stride + 1 for side in (h, w)]
+    return Sample(
+        inputs=[(planes, h, w)],
+        outputs=[(planes, *out)],
+        sizes=[planes, h, w, k, stride, padding],
+        compute=lambda x: functional.max_pool2d(x, k, stride, padding),
+        is_timed=timed,
+    )
+
+
 def channels_last(n: int, c: int, s: int, *, timed: bool = False) -> Sample:
     """Scale, shift and ReLU of [n, c, s], stored as [n, s, c]."""
 
@@ -437,6 +451,11 @@ CPU_SAMPLES: dict[str, list[Sample]] = {
         flat(37, lambda a, b: (a + b).relu(), inputs=2),
         flat(1003, lambda a, b: (a + b).relu(), inputs=2),
         flat(16 * MEGA, lambda a, b: (a + b).relu(), inputs=2, is_timed=True),
+    ],
+    "cpp-max-pool": [
+        max_pool(3, 9, 45, 3, 1, 1),
+        max_pool(2, 8, 6, 5, 2, 2),
+        max_pool(1024, 112, 112, 3, 2, 1, timed=True),
     ],
     "cpp-conv-direct": [
         conv(2, 3, 9, 45, 8, 3, 0, bias=True),
