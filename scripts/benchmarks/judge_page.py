@@ -94,9 +94,12 @@ A figure is the time of a block of calls, each on inputs of its own that a trust
 before, less what a block takes besides its calls, divided by the calls.  The judge's clock runs
 from the moment in which a frozen process goes on until it has answered, is frozen again, and a card
 has nothing left to do.  Reference and candidate are timed in turn (A B B A), and the interval is
-that of the median of the groups' ratios.
-[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) and
-[decision 100](decisions/100-what-a-block-takes-besides-its-calls.md) have the reasons.
+that of the median of the groups' ratios.  The ordinary clock is CUDA events over inputs in turn (a
+host's clock on a host), right after each group; how far off the judge is, is the median over them.
+[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) has the reasons, and so have
+[100](decisions/100-what-a-block-takes-besides-its-calls.md),
+[111](decisions/111-blocks-of-few-calls-and-late-answers.md) and
+[112](decisions/112-values-of-calls-differ.md).
 
 This page is the output of `python -m scripts.benchmarks.judge_page` on one commit.  Nothing in it
 is selected or corrected by hand; a part that is not over in its time says so.

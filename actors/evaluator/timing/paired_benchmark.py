@@ -49,13 +49,15 @@ class PairedBenchmark:
         best_speedup: float = 0.0,
         time_s: float | None = None,
         tolerated: Accusation | None = None,
+        suspected: Accusation | None = None,
     ) -> None:
         """`best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
 
         `time_s`: the most seconds; None: the limit's.  `tolerated`: what the candidate is not
-        rejected for.
+        rejected for; `suspected`: what an earlier process of it was accused of.
         """
         self._best_speedup = best_speedup
+        self._is_suspected = suspected is Accusation.INPUTS_READ_AHEAD
         self.fixture = fixture
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self._sides = Sides(fixture, candidate, tolerated)
@@ -167,7 +169,7 @@ class PairedBenchmark:
         """After some groups, find out whether the candidate reads inputs before their call."""
         number = len(self.groups)
         is_by_lot = secrets.randbelow(1000) < 1000 * POLICY.replaced_chance
-        if number in POLICY.replaced_groups or is_by_lot:
+        if number in POLICY.replaced_groups or is_by_lot or self._is_suspected:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
             self._transfer.require_no_reading_ahead(calls, usual_s)

@@ -138,15 +138,16 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- reading ahead ------------------------------------------------------------------------
 
-    # Share of the block's usual time after which a late input is replaced, and by which that must
-    # be done; share of the calls that are late; calls that a block must have.
-    replaced_after_share: float = 0.1
-    replaced_before_share: float = 0.6
-    late_share: float = 0.1
+    # Shares of the block: the inputs of a call that comes later than the first are replaced, so
+    # long before its turn as the second says at least; writing them may take the third.
+    least_replaced_share: float = 0.4
+    replaced_ahead_share: float = 0.15
+    replacing_share: float = 0.1
+    # Calls that a block must have.
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.
     replaced_groups: tuple[int, ...] = (1, 5)
-    replaced_chance: float = 0.15
+    replaced_chance: float = 0.25
 
     # --- spot checks --------------------------------------------------------------------------
 
