@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from card_samples import Sample, make_inputs
+from sample_kinds import Sample, make_inputs
 from torch import Tensor
 from triton_harness import FUNCTIONS
 
