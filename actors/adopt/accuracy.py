@@ -14,7 +14,7 @@ from actors.adopt.logit_rows import LogitRows, RowAgreement
 from actors.adopt.memory_peak import free_bytes
 from actors.adopt.model_file import Batch, ModelFile
 from actors.adopt.model_state import KeptState
-from actors.adopt.step_results import StepResult, step_results
+from actors.adopt.step_results import StepResult, later_calls, step_results
 from actors.adopt.task_proof import difference
 
 OWN_ERRORS = 2.0  # the fitted model may have this many times the original's own error
@@ -30,6 +30,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     fitted: float
     allowed: float
     places: tuple[str, ...] = ()  # outputs beyond what is allowed
+    unequal: float = 0.0  # the largest part of whole numbers, such as tokens, that differ
     rows: RowAgreement | None = None  # None: no output is made of rows such as logits
     gradient_cosine: float | None = None  # the smallest of all parameters; None without gradients
 
@@ -112,6 +113,9 @@ class _Comparison:
     def __init__(self, *, is_exact: bool) -> None:
         self._is_exact = is_exact
         self._places: list[str] = []
+        self._unequal: dict[str, float] = {}  # outputs of whole numbers: the part that differs
+        self._has_floats = False  # a call of the model gave floating-point outputs
+        self._later = self._later_seen = 0  # steps with several calls, and those compared
         self._worst = (0.0, 0.0, 0.0)  # part of what is allowed, the original's error, the fitted's
         self._cosine: float | None = None
         self._rows = LogitRows(is_exact=is_exact)
@@ -124,11 +128,14 @@ class _Comparison:
             self._places.append(f"batch {number} has {len(fitted.outputs)} outputs")
             return
         others, references = dict(fitted.places()), dict(reference.places())
+        chosen = [f"output {n}" for n in range(len(original.outputs))] if original.calls else []
         for place, values in original.places():
             if place not in others:
                 self._places.append(f"{place} of batch {number} is missing")
                 continue
-            self._compare(f"{place} of batch {number}", values, others[place], references[place])
+            name, is_chosen = f"{place} of batch {number}", place in chosen
+            self._compare(name, values, others[place], references[place], is_chosen=is_chosen)
+        self._compare_calls(number, original, fitted, reference)
         for values, other, exact in zip(
             original.scores(), fitted.scores(), reference.scores(), strict=False
         ):
@@ -138,26 +145,61 @@ class _Comparison:
                 found = _cosine(gradient, fitted.gradients[name])
                 self._cosine = min(found, 1.0 if self._cosine is None else self._cosine)
 
+    def _compare_calls(
+        self, number: int, original: StepResult, fitted: StepResult, reference: StepResult
+    ) -> None:
+        """Compare what the model returned in later calls of a step, such as single tokens."""
+        self._has_floats |= any(each.dtype.is_floating_point for each in original.first_call)
+        self._later += len(original.calls) > 1
+        seen = 0
+        for place, (values, other, exact) in later_calls((original, fitted, reference)):
+            self._compare(f"{place} of batch {number}", values, other, exact)
+            seen += 1
+        self._later_seen += bool(seen)
+
     def result(self) -> Accuracy:
-        """Return the largest errors."""
+        """Return the largest errors.
+
+        Whole numbers such as tokens are chosen by the largest of some floating-point numbers. Where
+        these were compared and are right, another number is a near-tie.
+        """
         problem = self._rows.problem(OWN_ERRORS, ROUNDINGS)
+        if not self._has_floats or (self._later and not self._later_seen):
+            self._places += [
+                f"{place}: {part:.2g} of its whole numbers differ"
+                for place, part in self._unequal.items()
+            ]
         return Accuracy(
             against="float64" if self._is_exact else "the original",
             original=self._worst[1],
             fitted=self._worst[2],
             allowed=self._worst[2] / self._worst[0] if self._worst[0] else 0.0,
             places=(*self._places, *([problem] if problem else [])),
+            unequal=max(self._unequal.values(), default=0.0),
             rows=self._rows.agreement(),
             gradient_cosine=self._cosine,
         )
 
     def _compare(
-        self, place: str, original: torch.Tensor, fitted: torch.Tensor, reference: torch.Tensor
+        self,
+        place: str,
+        original: torch.Tensor,
+        fitted: torch.Tensor,
+        reference: torch.Tensor,
+        *,
+        is_chosen: bool = False,
     ) -> None:
         """Compare one tensor.
 
         With float64 an error is a distance from it, else one from the original's own values.
+        `is_chosen`: a step chose it by what the model returned, if it is of whole numbers.
         """
+        is_chosen &= not original.dtype.is_floating_point and fitted.dtype == original.dtype
+        if is_chosen and fitted.shape == original.shape:
+            part = _error(fitted, original)
+            if part > max(OWN_ERRORS * _error(original, reference), 1e-9):
+                self._unequal[place] = part
+            return
         own = _error(original, reference)
         error = _error(fitted, reference if self._is_exact else original)
         if fitted.dtype != original.dtype or fitted.shape != original.shape:

@@ -164,6 +164,11 @@ def _whole(check: Check) -> Iterator[str]:
             f"- Largest error against {found.against}: original {found.original:.2g}, fitted"
             f" {found.fitted:.2g} of an output's largest value ({found.allowed:.2g} is allowed)."
         )
+        if found.unequal:
+            yield (
+                f"- Whole numbers such as tokens: {found.unequal:.1%} differ in one output, because"
+                " of near-ties: what they were chosen from is as accurate as above."
+            )
         if found.rows is not None:
             yield (
                 f"- As logits ({found.rows.rows} rows): the largest element is the same in"

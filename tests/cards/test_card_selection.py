@@ -211,6 +211,38 @@ def test_a_batch_norm_of_a_matrix_is_about_its_columns() -> None:
     assert ("batch-norm",) == task_operations(source, "float32[64, 32, 128]")
 
 
+def test_the_dimension_of_a_reduction_may_come_from_the_constructor() -> None:
+    """`self.dim` is the number that `get_init_inputs` gives, itself or by a name."""
+    head = source_of("x = torch.sum(x, dim=self.dim)", init="self.dim = n") + "\n"
+    columns = ("column-reduction", "reduction")
+
+    for tail in ("    return [1]\n", "    return [DIM]\n\nDIM = 1\n"):
+        source = head + "def get_init_inputs():\n" + tail
+        assert columns == task_operations(source, "float32[8, 16, 32]")
+    assert ("reduction",) == task_operations(
+        head + "def get_init_inputs():\n    return [2]\n", "float32[8, 16, 32]"
+    )
+    assert ("reduction",) == task_operations(head, "float32[8, 16, 32]")
+
+
+def test_a_product_with_a_vector_is_a_reduction() -> None:
+    """A matrix and a vector are bound by the matrix' bytes: tensor cores do not help."""
+    source = source_of("x = x @ y")
+
+    assert ("reduction",) == task_operations(source, "float32[2048, 4096], float32[4096, 1]")
+    assert ("matmul",) == task_operations(source, "float32[2048, 4096], float32[4096, 16]")
+
+
+def test_heads_that_are_too_large_get_the_library() -> None:
+    """The attention card holds a head of 64 in registers; larger ones get cuBLAS."""
+    source = source_of("x = F.scaled_dot_product_attention(x, x, x)")
+    large = chosen(source, H100, "cuda", "float32[32, 32, 512, 1024]", "compute")
+
+    assert "cuda-attention-bf16x3" in chosen(source, H100, "cuda", "float32[32, 8, 512, 64]")
+    assert "cuda-attention-bf16x3" not in large
+    assert "cuda-cublas-bf16x3" in large
+
+
 def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
     """Split products take a part of float32's time, so that the bytes may come first."""
 

@@ -4,8 +4,9 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
 
 1. A card is considered if it is for the task's backend, its code runs on the device, an input has
    the card's type, and the task's longest row is within the card's bounds.
-2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).
-   Element-wise work takes a turn only if there is nothing else.
+2. The task's operations take turns, the dearest first by the measured times of PyTorch's operators
+   (`operation_times`), the likely dearest where they are not known (`task_operations.ORDER`).
+   Element-wise work takes a turn if it takes a tenth of the time, and after all others.
 3. Among the cards of an operation those for the given bottleneck come first, then those about this
    operation, then those for rows of the task's length, then, of cards for all rows, those with the
    largest measured effect beside torch (effects on different rows do not compare), then those with
@@ -27,6 +28,7 @@ from actors.agents.cards.card import (
     load_cards,
     needed_cards,
 )
+from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
 from protocol.values import Backend, Device, Reference, Task
 
@@ -67,18 +69,26 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
-    turns = [one for one in operations if one not in SIDE_WORK] or list(operations)
+    turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
-    lists = [_ranked(fitting, one, operations, bottleneck) for one in turns]
     chosen: list[Card] = []
-    while any(lists):
-        for ranked in lists:
-            added: list[Card] = []
-            while ranked and not added:
-                added = _added(ranked.pop(0), chosen, fitting)
-            chosen += added
+    for group in (turns, ["elementwise"] if "elementwise" in operations else []):
+        lists = [_ranked(fitting, one, operations, bottleneck) for one in group]
+        while any(lists):
+            for ranked in lists:
+                added: list[Card] = []
+                while ranked and not added:
+                    added = _added(ranked.pop(0), chosen, fitting)
+                chosen += added
     return tuple(chosen)
+
+
+def _turns(operations: tuple[str, ...], reference: Reference) -> list[str]:
+    """Return the operations that take turns, in order."""
+    times = reference.facts.operations if reference.facts is not None else ()
+    ordered = by_time(operations, times) if times else operations
+    return [one for one in ordered if one not in SIDE_WORK or (times and one == "elementwise")]
 
 
 def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[Card]:

@@ -9,7 +9,7 @@ from torch import nn
 DEVICE = os.environ.get("ADOPT_DEVICE", "cpu")
 DTYPE = getattr(torch, os.environ.get("ADOPT_DTYPE", "float32"))
 WIDTH, DEPTH, WORDS = (1024, 4, 2000) if DEVICE == "cuda" else (64, 2, 100)
-PROMPTS, NEW = ((512, 512, 768), 6) if DEVICE == "cuda" else ((40, 40, 56), 4)
+PROMPTS, NEW = ((2048, 2048, 1536), 3) if DEVICE == "cuda" else ((40, 40, 56), 4)
 
 
 class RootMeanSquareNorm(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 
 DEVICE = os.environ.get("ADOPT_DEVICE", "cpu")
 DTYPE = getattr(torch, os.environ.get("ADOPT_DTYPE", "float32"))
-WIDTH, SIZES, IMAGES = (64, (128, 128, 64), 8) if DEVICE == "cuda" else (16, (48, 48, 32), 2)
+WIDTH, SIZES, IMAGES = (128, (256, 256, 192), 8) if DEVICE == "cuda" else (16, (48, 48, 32), 2)
 
 
 class Swish(nn.Module):
