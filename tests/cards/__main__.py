@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import msgspec
 import torch
 from card_runner import Call, CardResult, prepared_call, run_sample
 from card_samples import SAMPLES
@@ -47,7 +47,7 @@ def main() -> int:
     if options.json:
         device = _device_name(options.device)
         rows = [{**vars(each), "is_right": each.is_right, "device": device} for each in results]
-        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(rows)))  # inf: null
     print(f"{len(cards)} cards, {failed} failed")
     return 1 if failed else 0
 

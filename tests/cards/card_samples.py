@@ -113,7 +113,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         flat(n, lambda x, w: x * x * w, inputs=2, scratch=[n], sizes=[n], is_timed=n == MEGA)
         for n in (1001, MEGA)
     ],
-    "cuda-mma-bf16x3": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-cublas-bf16x3": [
