@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -87,3 +89,26 @@ def test_it_never_waits_for_the_interpreter(allocator: SimpleNamespace) -> None:
     assert not libc.pthread_create(ctypes.byref(thread), None, address, ctypes.c_void_p(512))
     assert not libc.pthread_join(thread, ctypes.byref(result))
     assert result.value == BEGIN
+
+
+def test_memory_that_torch_keeps_is_given_back_before_a_card_is_full(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs of gigabytes fit beside what earlier draws have left in torch's cache."""
+    from actors.evaluator.children.tensors import cuda_vmm
+
+    freed: list[bool] = []
+
+    def driver(name: str, *arguments: Any) -> None:
+        if name == "cuMemCreate" and not freed:
+            raise cuda_vmm.SharedDeviceMemoryError("out of memory")
+        if name == "cuMemExportToShareableHandle":
+            arguments[0]._obj.value = os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: freed.append(True))
+    monkeypatch.setattr(cuda_vmm, "_rounded", lambda size: size)
+    monkeypatch.setattr(cuda_vmm, "_properties", lambda: ctypes.c_int(0))
+    monkeypatch.setattr(cuda_vmm, "_call", driver)
+    os.close(cuda_vmm.allocate(100))
+    assert freed == [True]

@@ -90,14 +90,12 @@ def _rounded(size: int) -> int:
 def allocate(size: int) -> int:
     """Return the descriptor of `size` fresh bytes (at least) of device memory."""
     torch.cuda.current_stream()  # makes the context current
-    handle, descriptor = ctypes.c_ulonglong(), ctypes.c_int()
-    _call(
-        "cuMemCreate",
-        ctypes.byref(handle),
-        ctypes.c_size_t(_rounded(size)),
-        ctypes.byref(_properties()),
-        ctypes.c_ulonglong(0),
-    )
+    descriptor = ctypes.c_int()
+    try:
+        handle = _created(size)
+    except SharedDeviceMemoryError:
+        torch.cuda.empty_cache()  # torch frees what it keeps for its own allocations only
+        handle = _created(size)
     try:
         _call(
             "cuMemExportToShareableHandle",
@@ -111,6 +109,19 @@ def allocate(size: int) -> int:
         _call("cuMemRelease", handle)
     os.set_inheritable(descriptor.value, False)
     return descriptor.value
+
+
+def _created(size: int) -> ctypes.c_ulonglong:
+    """Return the handle of fresh memory."""
+    handle = ctypes.c_ulonglong()
+    _call(
+        "cuMemCreate",
+        ctypes.byref(handle),
+        ctypes.c_size_t(_rounded(size)),
+        ctypes.byref(_properties()),
+        ctypes.c_ulonglong(0),
+    )
+    return handle
 
 
 def allocate_private(size: int) -> int | None:
