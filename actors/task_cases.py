@@ -31,6 +31,8 @@ MAX_RANK, MAX_SIZE = 32, 1 << 40
 MODULE_DTYPES = ("float16", "bfloat16", "float32", "float64")
 CASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,=+x-]{0,59}")
 CHANGES = ("set", "shapes", "dtypes", "dtype")
+NOTES = ("calls", "us", "gradients", "autocast", "training", "inputs")  # of `adopt`, for people
+CASE_KEYS = frozenset(["name", "weight", "drawn", *CHANGES, *NOTES])
 TOP_KEYS = frozenset(["task", "case", "other", "backward"])
 
 
@@ -62,6 +64,9 @@ def read_options(
     wrong = next((dtype for dtype in dtypes if dtype not in MODULE_DTYPES), None)
     if wrong is not None:
         raise TaskCasesError(f"--dtype {wrong}: expected one of {', '.join(MODULE_DTYPES)}")
+    twice = next((dtype for dtype in dtypes if dtypes.count(dtype) > 1), None)
+    if twice is not None:
+        raise TaskCasesError(f"--dtype {twice}: it is given twice")
     file = shapes if shapes is not None else _beside(task)
     options = TaskOptions() if file is None else _read(file, task, source)
     if shapes is not None and options == TaskOptions():
@@ -110,6 +115,12 @@ def _read(file: Path, task: Path, source: str) -> TaskOptions:
         raise TaskCasesError(f"{file}: cases are tables: write [[case]]")
     found = []
     for number, row in enumerate(rows):
+        unknown = sorted(set(row) - CASE_KEYS)
+        if unknown:
+            raise TaskCasesError(
+                f"{file}: case {row.get('name', number)!r}: unknown key {unknown[0]}: docs/tasks.md"
+                " has the keys"
+            )
         # A case without a change that is not drawn tells of a layout that is not judged.
         if row.get("drawn") is True or any(key in row for key in CHANGES):
             found.append(_case(row, f"{file}: case {row.get('name', number)!r}", number, source))

@@ -255,7 +255,10 @@ def _idle_lines(facts: VerdictFacts) -> Iterator[str]:
 def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
     if not facts.kernels:
         return
-    yield "By its own process's profiler, which decides nothing:"
+    yield (
+        "By its own process's profiler, which decides nothing (calls on one input, which caches "
+        "may hold):"
+    )
     for kernel in facts.kernels[:MAX_KERNELS]:
         yield f"- {kernel.name}: {', '.join(_kernel_parts(kernel))}"
     more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
@@ -282,7 +285,8 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
     if kernel.waves is not None:
         few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
-        yield f"{kernel.waves:.2g} {'wave' if kernel.waves == 1 else 'waves'}{few}"
+        waves = f"{kernel.waves:.0f}" if kernel.waves >= 10 else f"{kernel.waves:.2g}"
+        yield f"{waves} {'wave' if kernel.waves == 1 else 'waves'}{few}"
 
 
 # --- figures --------------------------------------------------------------------------------------

@@ -176,6 +176,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return () if self.listen.startswith("ipc://") else (self.listen,)
 
     @property
+    def may_have_other_devices(self) -> bool:
+        """Whether a device may join that is not there yet: of another machine or evaluator."""
+        return bool(self.public_address or self.launch or self.evaluators > 1)
+
+    @property
     def local_worker_count(self) -> int:
         """The number of worker processes on this machine."""
         return sum(map(self.process_count, WORKER_ROLES))

@@ -16,6 +16,21 @@ def variant_lines(verdict: Verdict) -> list[str]:
     ]
 
 
+def brief_variant_lines(verdict: Verdict) -> list[str]:
+    """Return the lines for a model: of variants that failed alike, one has its reason."""
+    failed: dict[Outcome, list[VariantResult]] = {}
+    for result in verdict.variants:
+        if result.verdict not in (None, Outcome.CORRECT):
+            failed.setdefault(result.verdict, []).append(result)
+    repeated = [result for alike in failed.values() for result in alike[1:]]
+    kept = {f"variant {_values(result)}: {_outcome(result)}" for result in repeated}
+    lines = [line for line in variant_lines(verdict) if line.removesuffix(" (kept)") not in kept]
+    for outcome, alike in failed.items():
+        if alike[1:]:
+            lines.append(f"likewise {outcome}: variants {'; '.join(map(_values, alike[1:]))}")
+    return lines
+
+
 def _values(result: VariantResult) -> str:
     return ", ".join(f"{name}={value}" for name, value in result.values.items())
 

@@ -4,6 +4,7 @@ list                 one line a card: operations, architecture, bottleneck, effe
 show NAME            a card as a request shows it
 choose --task FILE   the cards that a request about a task would show
 check [NAME…]        compile the cards' code; --record writes what compiled into compiled.json
+effects FILE         write what `python -m tests.cards --json FILE` measured into the cards
 mine RUN…            promised against measured speed-ups of judged attempts, by lever
 accept FILE [N…]     put lines of `mine --write FILE` into lessons.json, all or by their numbers
 """
@@ -77,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
         "--include", action="append", default=[], metavar="DIR", help="a folder with headers"
     )
     checked.set_defaults(run=_check)
+    measured = verbs.add_parser("effects", help="write measured effects into the cards")
+    measured.add_argument(
+        "file", type=Path, metavar="FILE", help="of python -m tests.cards --json FILE"
+    )
+    measured.set_defaults(run=_effects)
     mined = verbs.add_parser("mine", help="promised against measured")
     mined.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     mined.add_argument("--write", type=Path, metavar="FILE", help="the lines, for accept")
@@ -166,6 +172,32 @@ def _check(options: argparse.Namespace) -> int:
         kept = {name: line for name, line in record.items() if name in known}
         compile_check.write_record(kept, CARDS_FOLDER)
     return ExitStatus.NEGATIVE if failed else ExitStatus.DONE
+
+
+def _effects(options: argparse.Namespace) -> int:
+    import datetime
+
+    import msgspec
+
+    from actors.agents.cards import effects
+    from actors.agents.cards.card import parse_card
+    from actors.exit_status import ExitStatus
+
+    rows = msgspec.json.decode(options.file.read_bytes(), type=list[effects.MeasuredRow])
+    found = effects.effects_of(rows)
+    paths = {path.stem: path for path in CARDS_FOLDER.glob("*.md")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+    day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    changed = effects.with_effects(texts, found, day)
+    for name, text in changed.items():
+        parse_card(name, text)  # raises if it is too long now
+        print(f"{name:26} {found[name]}")
+    for name, text in changed.items():
+        paths[name].write_text(text, encoding="utf-8")
+    wrong = [name for name, effect in found.items() if not effect]
+    for name in wrong:
+        print(f"{name:26} a result was wrong: not written")
+    return ExitStatus.NEGATIVE if wrong else ExitStatus.DONE
 
 
 def _mine(options: argparse.Namespace) -> int:

@@ -117,6 +117,7 @@ def test_dtypes_multiply_the_cases(task: Path, tmp_path: Path) -> None:
         ("[[case]\n", "is not TOML"),
         ("cases = 3\n", "unknown key cases"),
         ('task = "other.py"\n', "is of the task other.py"),
+        ('[[case]]\ndtpye = "float16"\n', "case 0: unknown key dtpye"),
         ('[[case]]\nname = "../x"\ndtype = "float32"\n', "a name is up to 60"),
         ("[[case]]\nset = { Q = 3 }\n", "no constant of that name"),
         ("[[case]]\nset = { EPS = 0.1 }\n", "which the class Model uses"),
@@ -161,6 +162,22 @@ def test_a_case_changes_its_constants_and_moves_no_line() -> None:
     ][:2]
     assert "sparse=True" in changed.source
     assert (case, ()) == (changed.case, changed.cases)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        (("int8",), "--dtype int8: expected one of"),
+        (("",), "--dtype : expected one of"),
+        (("float32", "float32"), "--dtype float32: it is given twice"),
+    ],
+)
+def test_a_wrong_dtype_of_the_command_line_is_named(
+    task: Path, dtypes: tuple[str, ...], expected: str
+) -> None:
+    """A dtype that no module has, none, or one that would make two equal cases."""
+    with pytest.raises(TaskCasesError, match=expected):
+        read_options(task, SOURCE, dtypes=dtypes)
 
 
 @pytest.mark.parametrize("name", ["ROWS", "Model", "torch", "get_inputs"])

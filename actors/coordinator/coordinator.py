@@ -24,7 +24,7 @@ from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.work_messages import ROLE_OF, parse_work
 from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.work_queue import task_of
+from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S, task_of
 from actors.coordinator.scheduling.workers import machine_of
 from actors.coordinator.steering import Steering
 from actors.coordinator.storage.activity_store import ActivityStore
@@ -75,14 +75,12 @@ class Coordinator:
         self._local_roles = [role for role in WORKER_ROLES if settings.process_count(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.count_start(time.time())
-        self.scheduler = Scheduler(lease_s=settings.lease_s, epoch=self.activity.last_epoch())
+        self.scheduler = self._make_scheduler()
         self.health = FleetHealth(self.scheduler, self.activity)
         self.directives = DirectiveStore(database)
         former = self.store.change_supervisor(supervisor) if supervisor else supervisor
         in_force = () if former == supervisor else named
-        for task in tasks:
-            self.store.add_task(task, settings.search.budget, is_named="budget" in in_force)
-        take_references(database.run_dir, settings, tasks, self.store, self._event)
+        self._add_tasks(tasks, is_named="budget" in in_force)
         cap = self.directives.cap_at_start(settings.max_cost, is_named="max_cost" in in_force)
         self.budget = BudgetLedger(self.activity, cap)
         self.tasks = RunTasks(
@@ -100,6 +98,20 @@ class Coordinator:
         if former not in ("", supervisor):
             self._end_former_incarnations()
         self.db.commit()
+
+    def _make_scheduler(self) -> Scheduler:
+        has_others = self.settings.may_have_other_devices
+        return Scheduler(
+            lease_s=self.settings.lease_s,
+            epoch=self.activity.last_epoch(),
+            kind_memory_s=KIND_MEMORY_S if has_others else 0.0,
+        )
+
+    def _add_tasks(self, tasks: list[Task], *, is_named: bool) -> None:
+        """Store the run's tasks, with references that an earlier run has measured."""
+        for task in tasks:
+            self.store.add_task(task, self.settings.search.budget, is_named=is_named)
+        take_references(self.db.run_dir, self.settings, tasks, self.store, self._event)
 
     def _make_steering(self, run_dir: Path) -> Steering:
         verbs = Verbs(

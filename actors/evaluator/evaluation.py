@@ -83,6 +83,7 @@ class Evaluation:
     ) -> None:
         """`tolerated`: what the candidate is not rejected for."""
         self._tolerated = tolerated
+        self.suspected: Accusation | None = None  # looked for in each group, not by lot
         self.accusation: Accusation | None = None  # what it is rejected for, once it was timed
         self.fixture = fixture
         self._device_info = device_info
@@ -102,15 +103,19 @@ class Evaluation:
         self._runner: ChildClient[FromRunner] | None = None
         self._freezer = ProcessFreezer(set())
 
-    def in_new_process(self, tolerated: Accusation | None = None) -> Evaluation:
+    def in_new_process(
+        self, tolerated: Accusation | None = None, suspected: Accusation | None = None
+    ) -> Evaluation:
         """Return another evaluation of the same build."""
-        return Evaluation(
+        other = Evaluation(
             self.fixture,
             self._device_info,
             self._request,
             FinishedBuild(self._built) if self._built else self._build,
             tolerated,
         )
+        other.suspected = suspected
+        return other
 
     def on_fixture(self, fixture: ReferenceFixture) -> Evaluation:
         """Return another evaluation of the same build, beside another reference."""
@@ -248,6 +253,7 @@ class Evaluation:
             best_speedup=self._request.best_speedup,
             time_s=self._request.time_s,
             tolerated=self._tolerated,
+            suspected=self.suspected,
         )
         result = self._benchmark.run()
         if isinstance(result, CandidateFault):

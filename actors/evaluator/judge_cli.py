@@ -12,6 +12,7 @@ from types import FrameType
 import msgspec
 
 from actors.cli import discard_unflushed_output
+from actors.evaluator import verdict_annotations
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.ordered_judging import judge_in_order, race_variants, with_race
 from actors.evaluator.release_stage import essential_failure
@@ -220,12 +221,11 @@ def _progress(line: str) -> None:
 def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
     head = f"{path.name}: {verdict.verdict}"
     if verdict.is_correct and verdict.median_us is not None and verdict.speedup is not None:
-        low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
         facts = (verdict.profile or {}).get("facts", "").splitlines()
         notes = "".join(f"\n{path.name}: {note}" for note in (*reference.notes, *facts))
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
-            f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
+            f"{verdict.speedup:.3f}× ({_interval_text(verdict)}) on "
             f"{reference.device.name}{_case_text(path, verdict)}{notes}"
             f"{_variant_text(path, verdict)}"
         )
@@ -233,6 +233,15 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
     texts = ((verdict.profile or {}).get("facts", ""), verdict.log)
     more = "".join(f"\n{text}" for text in texts if text)
     return f"{head}{at}: {verdict.reason}{more}{_variant_text(path, verdict)}"
+
+
+def _interval_text(verdict: Verdict) -> str:
+    if verdict.speedup_ci95 is None:
+        return "no interval"
+    low, high = verdict.speedup_ci95
+    if high > verdict_annotations.WIDE * low:
+        return "95 %: anything, the machine was too busy to say"
+    return f"95 %: {low:.3f} to {high:.3f}"
 
 
 def _variant_text(path: Path, verdict: Verdict) -> str:

@@ -72,13 +72,14 @@ class RepeatedEvaluation:
                     reasons = "; ".join(self._accusations.values())
                     verdict = _with_note(verdict, f"not so in a second process: {reasons}")
                 break
-            self._evaluation = self._evaluation.in_new_process()
+            self._evaluation = self._evaluation.in_new_process(suspected=accusation)
             verdict = self._run()
         return self._with_all_seconds(verdict), self._evaluation.kernel_profile
 
     def _compared_with_control(self, accusation: Accusation, verdict: Verdict) -> Verdict:
         """Return the rejection if the control is clean, else a verdict without the accusation."""
         control = self._control()
+        control.suspected = accusation
         control_verdict = control.run(ReportedContext(self._context))
         self._seconds.append(msgspec.structs.replace(control_verdict.seconds, build=0.0))
         if control.accusation is not accusation:

@@ -18,6 +18,8 @@ from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Verdict
 
+WIDE = 4.0  # the upper end of an interval that says little, in lower ends
+
 
 def verdict_figures(
     timed: Timing,
@@ -29,11 +31,10 @@ def verdict_figures(
     left_out = (
         f", {timed.disturbed_groups} disturbed ones left out" if timed.disturbed_groups else ""
     )
-    busy = (
-        f", {timed.busy_groups} disturbed ones used: the machine was busy"
-        if timed.busy_groups
-        else ""
-    )
+    waiting = timed.busy_groups - timed.throttled_groups
+    busy = f", {waiting} disturbed ones used: the machine was busy" if waiting > 0 else ""
+    if timed.throttled_groups:
+        busy += f", {timed.throttled_groups} at clocks that the card had lowered"
     more = ""
     if timed.held_up_us:
         more = (
@@ -50,6 +51,12 @@ def verdict_figures(
         more += (
             f"; other programs used the machine: calls took up to {contention:.3g} times as long, "
             "and the interval is wider by that"
+        )
+    low, high = timed.ci95 or (1.0, 1.0)
+    if high > WIDE * low:
+        more += (
+            "; the groups are too far apart to say how fast it is: judge it again on a machine "
+            "with less other work"
         )
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:

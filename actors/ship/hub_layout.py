@@ -1,6 +1,6 @@
 """A package as a repository for Hugging Face's kernel-builder; nothing is uploaded.
 
-    build.toml                 what is built, and for which backends
+    build.toml, flake.nix      what is built, for which backends, and with what
     torch-ext/MODULE/          the package
     torch-ext/torch_binding.cpp, kernels/*   sources, for kernels in C++ or CUDA
 
@@ -24,6 +24,22 @@ from actors.ship.package import OpenedPackage, check_free, place, write_new_fold
 from actors.ship.wheels import requests_of
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "native", "wheels")
+NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")  # of a kernel
+EDITION = 5  # of build.toml
+FLAKE = """\
+{
+  inputs.kernel-builder.url = "github:huggingface/kernels";
+
+  outputs =
+    { self, kernel-builder }:
+    kernel-builder.lib.genKernelFlakeOutputs {
+      inherit self;
+      path = ./.;
+    };
+}
+"""
+# Name among the kernels -> file; the second one stands for torch's header that needs Python.
+HEADERS = {"operators.h": "operators.h", "torch_extension.h": "torch/extension.h"}
 REGISTER = '#include "registration.h"\n\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n'
 # The name of the library is a macro, which the registration has to expand.
 EXPANDED = """\
@@ -38,6 +54,7 @@ STARK_FRAGMENT(TORCH_EXTENSION_NAME, m) {{
 def write(package: OpenedPackage, out: Path) -> list[str]:
     """Write the repository into `out`; return notes for the user; raise ShipError."""
     check_free(out)
+    name = hub_name(package)
     with tempfile.TemporaryDirectory(prefix="stark-hub-") as scratch:
         tree = Path(scratch) / "tree"
         shutil.copytree(package.folder, tree, ignore=LEFT_OUT)
@@ -45,7 +62,7 @@ def write(package: OpenedPackage, out: Path) -> list[str]:
         refused = [text for text in map(_refusal, requests.values()) if text]
         if refused:
             raise ShipError(f"the hub wants operators: {'; '.join(refused)}")
-        made = write_new_folder(out, repository_files(package, requests))
+        made = write_new_folder(out, repository_files(name, package, requests))
         try:
             shutil.copytree(tree / package.module, made / "torch-ext" / package.module)
             if requests:
@@ -59,6 +76,17 @@ def write(package: OpenedPackage, out: Path) -> list[str]:
     return [f"{len(requests)} sources of C++ or CUDA" if requests else "Python alone", *notes]
 
 
+def hub_name(package: OpenedPackage) -> str:
+    """Return the kernel's name, which is the module's with hyphens; raise ShipError."""
+    name = package.module.replace("_", "-")
+    if not NAME.fullmatch(name):
+        raise ShipError(
+            f"{package.folder}: the hub has no kernels called {name}: ship it with --name, two or"
+            " more letters, digits and single hyphens, such as fused-gelu"
+        )
+    return name
+
+
 def _refusal(request: Request) -> str:
     """Return why a library can't be operators of the hub, or ""."""
     if native_build.BINDS_PYTHON.search(request.text):
@@ -68,28 +96,31 @@ def _refusal(request: Request) -> str:
     return ""
 
 
-def repository_files(package: OpenedPackage, requests: Mapping[str, Request]) -> dict[str, str]:
+def repository_files(
+    name: str, package: OpenedPackage, requests: Mapping[str, Request]
+) -> dict[str, str]:
     """Return the repository's files besides the Python package: path -> text."""
-    hub_name = re.sub(r"[^a-z0-9]+", "-", package.name.lower()).strip("-")
     license_name = package.license or "other"
     backends = sorted({_backend(request) for request in requests.values()}) or ["cpu", "cuda"]
     lines = [
-        "[general]", f'name = "{hub_name}"', "version = 1", f'license = "{license_name}"',
-        f"backends = {json.dumps(backends)}", "",
+        "[general]", f'name = "{name}"', "version = 1", f"edition = {EDITION}",
+        f'license = "{license_name}"', f"backends = {json.dumps(backends)}", "",
     ]  # fmt: skip
+    python = 'pyext = ["py", "json"]'  # the package reads its provenance and its libraries
+    files = {"flake.nix": FLAKE}
     if not requests:
-        return {"build.toml": "\n".join([*lines, "[torch-noarch]", ""])}
-    files = {"torch-ext/torch_binding.cpp": REGISTER}
-    lines += ["[torch]", 'src = ["torch-ext/torch_binding.cpp"]']
-    for name in ("operators.h",):
-        text = (native_build.HEADERS / "limited" / name).read_text(encoding="utf-8")
-        files[f"kernels/{name}"] = text
+        return {**files, "build.toml": "\n".join([*lines, "[torch-noarch]", python, ""])}
+    files["torch-ext/torch_binding.cpp"] = REGISTER
+    lines += ["[torch]", python, 'src = ["torch-ext/torch_binding.cpp"]']
+    for header, path in HEADERS.items():
+        text = (native_build.HEADERS / "limited" / path).read_text(encoding="utf-8")
+        files[f"kernels/{header}"] = text
     for digest, request in requests.items():
         stem = f"{re.sub(r'[^A-Za-z0-9_]', '_', request.name)}_{digest[:8]}"
         sources = _sources(request, digest, stem)
         files |= sources
         flags, _ = native_build.portable(request.extra_cflags or [], "v3")
-        names = [*sources, "kernels/operators.h"]
+        names = [*sources, *(f"kernels/{header}" for header in HEADERS)]
         lines += [
             "", f"[kernel.{stem}]", f'backend = "{_backend(request)}"', 'depends = ["torch"]',
             f"src = {json.dumps(names)}", 'include = ["kernels"]',
@@ -105,13 +136,13 @@ def _sources(request: Request, digest: str, stem: str) -> dict[str, str]:
         f'  m.def("{hub_function(name, digest)}", &stark::Operator<&::{name}>::call);'
         for name in request.names
     )
-    head = "#include <torch/types.h>\n#include <torch/library.h>\n"
-    cpp = "\n".join(request.cpp_sources).replace("torch/extension.h", "torch/types.h")
+    head = "#include <torch_extension.h>\n#include <torch/library.h>\n"
+    cpp = "\n".join(request.cpp_sources).replace("torch/extension.h", "torch_extension.h")
     files = {
         f"kernels/{stem}.cpp": head + cpp + "\n" + EXPANDED.format(definitions=definitions),
     }
     if request.cuda_sources:
-        cuda = "\n".join(request.cuda_sources).replace("torch/extension.h", "torch/types.h")
+        cuda = "\n".join(request.cuda_sources).replace("torch/extension.h", "torch_extension.h")
         files[f"kernels/{stem}_kernels.cu"] = (
             "#include <torch/types.h>\n#include <cuda_runtime.h>\n" + cuda
         )

@@ -38,6 +38,8 @@ COMMON = (
     *("extensions.py", "operator_checks.py", "prebuild.py"),
 )
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
+MAX_NAME = 100  # characters; files of a package have names made of it
+LICENSE = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters
 RESERVED = {*(name.removesuffix(".py") for name in COMMON), "native", "battery_results"}
 TORCH = "torch>=2.11"
 PROVENANCE = "provenance.json"
@@ -80,11 +82,19 @@ __all__ = ["Model", "ModelNew", "forward", "get_init_inputs", "get_inputs", "sta
 def checked_name(name: str) -> str:
     """Return the name under which a distribution is imported; raise ShipError for a bad name."""
     module = re.sub(r"[-.]", "_", name).lower()
-    if not NAME.fullmatch(name) or keyword.iskeyword(module):
+    if not NAME.fullmatch(name) or keyword.iskeyword(module) or len(name) > MAX_NAME:
         raise ShipError(f"--name {name}: expected letters, digits and hyphens, such as fused-gelu")
     if module in sys.stdlib_module_names or module in ("torch", "triton", "numpy"):
         raise ShipError(f"--name {name}: Python has a module {module} already: choose another")
     return module
+
+
+def check_license(license_name: str) -> None:
+    """Raise ShipError unless it is empty or may be an SPDX expression."""
+    if license_name and not LICENSE.fullmatch(license_name):
+        raise ShipError(
+            f"--license {license_name}: expected a name of the SPDX list, such as MIT or Apache-2.0"
+        )
 
 
 class PackageFiles(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from actors.ship.errors import NothingToShipError, ShipError
 from actors.ship.package import (
     PackageFiles,
     check_free,
+    check_license,
     checked_name,
     opened,
     package_files,
@@ -53,6 +54,7 @@ def _package(parsed: argparse.Namespace) -> int:
         winners = of_run(parsed.run, parsed.task, parsed.node)
     name = parsed.name or winners[0].name.replace("_", "-").lower()
     checked_name(name)
+    check_license(parsed.license)
     out = parsed.out or Path("dist") / name
     check_free(out)
     limits: dict[str, tuple[str, ...]] = {}
@@ -63,10 +65,10 @@ def _package(parsed: argparse.Namespace) -> int:
         found = _tried(made, out, limits)
         if found is None:
             return ExitStatus.DONE
-        limits = _joined(limits, found)
+        limits = joined(limits, found)
 
 
-def _joined(
+def joined(
     limits: dict[str, tuple[str, ...]], found: dict[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
     """Return part -> the limits of both."""
@@ -88,7 +90,7 @@ def _tried(
     try:
         results = battery_process.run(scratch, made.module)
         limits = battery_process.limits_of(results)
-        if _joined(held, limits) != held:
+        if joined(held, limits) != held:
             return limits
         failed = battery_process.failed_checks(results)
         if failed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli.flags import COMMAND
-from actors.supervisor.reporting import formatting, html_report, run_results
+from actors.supervisor.reporting import formatting, html_report, run_results, unit_costs
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
 from actors.supervisor.reporting.run_results import RunResults
 from actors.supervisor.reporting.snapshot import Snapshot
@@ -94,10 +94,7 @@ def _last_lines(
     if snapshot.person:
         lines.append(f"steered by a person: {formatting.person_line(snapshot.person)}")
     if snapshot.tasks:
-        lines.append(
-            f"spent "
-            f"{formatting.spend_line(formatting.total_spend([t.spend for t in snapshot.tasks]))}"
-        )
+        lines.append(f"spent {unit_costs.spent_line(snapshot.tasks)}")
         lines.append(f"report {folder.shown}/{html_report.FILE_NAME}")
     if snapshot.status == "idle":
         lines.append(f"not finished: {snapshot.reason}")

@@ -185,8 +185,8 @@ def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
     return frozenset().union(*(flag_sets_of(text, cuda=cuda) for text in texts))
 
 
-def main(arguments: list[str]) -> int:
-    """Run the comparison; return 1 when a build differs."""
+def _parser() -> OneLineParser:
+    """Return the parser of the command line."""
     parser = OneLineParser(prog="python -m scripts.benchmarks.builds", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
@@ -204,7 +204,12 @@ def main(arguments: list[str]) -> int:
         "--fast-jobs", type=int, default=1, help="fast builds at a time, with --together"
     )
     parser.add_argument("--store", type=Path)
-    flags = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Run the comparison; return 1 when a build differs."""
+    flags = _parser().parse_args(arguments)
     names = sorted(path.stem for path in CANDIDATES.glob("*.py"))
     names = [n for n in names if not flags.names or any(word in n for word in flags.names)]
     if not torch.version.cuda:

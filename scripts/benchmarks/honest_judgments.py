@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from actors.agents import recipes
@@ -118,21 +118,24 @@ class Judgments:
         self._other = other
         self._written: dict[str, str] = {}  # by the rule book
         self._judged = Counter[str]()
+        self._names = set[str]()  # of the tasks
 
     def judge_all(self, turns: Iterator[tuple[HonestCandidate, bool]], seconds: float) -> int:
         """Judge until the time is up; print what went wrong; return the exit status."""
-        began, names = time.monotonic(), set[str]()
-        for each, is_beside in turns:
-            if time.monotonic() - began >= seconds:
-                break
-            names.add(each.name)
-            os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
-            self._judge_one(each, " beside another program" if is_beside else "")
-            self._judged["beside"] += is_beside
+        began = time.monotonic()
+        with suppress(KeyboardInterrupt):  # what there is until then is printed
+            for each, is_beside in turns:
+                if time.monotonic() - began >= seconds:
+                    break
+                os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
+                self._judge_one(each, " beside another program" if is_beside else "")
+                self._judged["beside"] += is_beside
+                self._names.add(each.name)
         judged = self._judged
         print(
-            f"{judged['all']} judgments of {len(names)} tasks, {judged['beside']} beside another "
-            f"program, in {time.monotonic() - began:.0f} s: {judged['not correct']} not correct; "
+            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
+            f"another program, in {time.monotonic() - began:.0f} s: "
+            f"{judged['not correct']} not correct; "
             f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
             "exclude 1 by more than 3 %",
             flush=True,

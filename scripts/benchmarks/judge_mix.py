@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -78,14 +79,13 @@ def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], unt
     timing_s: dict[bool, list[float]] = {True: [], False: []}  # of contenders, of others
     best: dict[str, float] = {}  # by task
     began, judged = time.monotonic(), 0
-    with ThreadPoolExecutor(BUILDERS) as builders:
+    with ThreadPoolExecutor(BUILDERS) as builders, suppress(KeyboardInterrupt):
         built: list[Future[BuildResult | None]] = [
             builders.submit(judge.build, kernel.candidate) for kernel in kernels
         ]
         for kernel, build in zip(kernels, built, strict=True):
             if time.monotonic() >= until:
                 break
-            judged += 1
             best_speedup = best.setdefault(kernel.task, 1.0)  # that of the task's own module
             verdict = judge.judge(
                 task_of(kernel, device),
@@ -93,6 +93,7 @@ def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], unt
                 built=build.result(),
                 best_speedup=best_speedup,
             )
+            judged += 1
             if not isinstance(verdict, Verdict) or not verdict.is_correct:
                 print(f"{kernel.name:26} !! {verdict}"[:300], flush=True)
                 continue
@@ -100,8 +101,7 @@ def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], unt
             best[kernel.task] = max(best_speedup, verdict.speedup or 0.0)
             timing_s[high >= best_speedup].append(verdict.seconds.time)
             print(row(kernel.name, verdict, best_speedup), flush=True)
-        spent_s = time.monotonic() - began
-    print(summary(timing_s, judged, len(kernels), spent_s), flush=True)
+    print(summary(timing_s, judged, len(kernels), time.monotonic() - began), flush=True)
     return int(sum(map(len, timing_s.values())) < len(kernels))
 
 

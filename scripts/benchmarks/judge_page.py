@@ -41,7 +41,7 @@ FIRST_KERNELS = (
     *("gelu 256 MB", "product 4096", "gelu 10 KB", "layer norm 128 MB", "triton relu 64 MB"),
     *("attention bf16", "small chain", "sum 256 MB", "convolution", "product 256"),
 )
-LARGE_KERNELS = ("pool 2 GB", "sum 8 GB", "gelu 1 GB", "product 8192")
+EXTREME_KERNELS = ("pool 2 GB", "sum 8 GB", "gelu 1 GB", "product 8192", "add 40 B", "a view")
 OTHER_KERNELS = (
     *("raw relu 16 MB", "product 1024", "small layers", "batch norm 102 MB", "outer 256 MB"),
     *("triton relu 10 KB", "gelu 4 MB", "softmax 64 MB", "max pool 205 MB", "raw sines 16 MB"),
@@ -53,7 +53,7 @@ PARTS = {
     "truth": Part(
         title="Figures of honest kernels beside an ordinary clock",
         module="scripts.benchmarks.truth",
-        arguments=("--time-s", "0.9", *FIRST_KERNELS, *LARGE_KERNELS, *OTHER_KERNELS),
+        arguments=("--time-s", "0.9", *FIRST_KERNELS, *EXTREME_KERNELS, *OTHER_KERNELS),
         host=(),
         on_card_s=170.0,
         brief=("--time-s", "0.9", *FIRST_KERNELS),
@@ -94,9 +94,12 @@ A figure is the time of a block of calls, each on inputs of its own that a trust
 before, less what a block takes besides its calls, divided by the calls.  The judge's clock runs
 from the moment in which a frozen process goes on until it has answered, is frozen again, and a card
 has nothing left to do.  Reference and candidate are timed in turn (A B B A), and the interval is
-that of the median of the groups' ratios.
-[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) and
-[decision 100](decisions/100-what-a-block-takes-besides-its-calls.md) have the reasons.
+that of the median of the groups' ratios.  The ordinary clock is CUDA events over inputs in turn (a
+host's clock on a host), right after each group; how far off the judge is, is the median over them.
+[Decision 081](decisions/081-one-figure-from-trusted-inputs.md) has the reasons, and so have
+[100](decisions/100-what-a-block-takes-besides-its-calls.md),
+[111](decisions/111-blocks-of-few-calls-and-late-answers.md) and
+[112](decisions/112-values-of-calls-differ.md).
 
 This page is the output of `python -m scripts.benchmarks.judge_page` on one commit.  Nothing in it
 is selected or corrected by hand; a part that is not over in its time says so.

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import mean, median
 from types import ModuleType
@@ -44,6 +44,7 @@ BLOCK_S = {"cpu": 0.02, "cuda": 0.02}  # of calls that are timed together
 MOST_INPUTS = 2048
 HOST_BYTES, CARD_SHARE = 1 << 25, 8  # of inputs and outputs in turn
 WARM_UPS = 3
+LAUNCH_S, LONGER = 3e-5, 2.5  # calls that are little more than a launch vary by a tenth
 WAKING_S = 0.002  # of calls before the first event, after which a card has no pause
 
 
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
-            return compare_all(judge, flags.device, kernels, flags.seconds)
+            return compare_all(judge, flags.device, kernels, flags.time_s, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -74,39 +75,51 @@ def main(arguments: list[str]) -> int:
 
 
 def compare_all(
-    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], seconds: float
+    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], time_s: float, seconds: float
 ) -> int:
     """Print a row for each kernel that begins in time, and how far off the judge is."""
     began = time.monotonic()
     print(f"{machine()}; {len(kernels)} kernels")
     print(f"{'kernel':26} {'judged µs':>10} {'clock µs':>10} {'off %':>7}  {'ratio':>6}  95 %")
-    deviations, failed = [], 0
-    for kernel in kernels:
-        started = time.monotonic()
-        if started - began >= seconds:
-            break
-        with ordinary_clock(kernel, device) as clock, timed_by_both(clock) as pairs:
-            task = Task(name=kernel.name, source=kernel.task, device=device)
-            verdict = judge.judge(task, kernel.candidate)
-        if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
-            failed += 1
-            print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
-            continue
-        deviations.append(median(judged / clocked for judged, clocked in pairs) - 1)
-        low, high = verdict.speedup_ci95 or (0.0, 0.0)
-        print(
-            f"{kernel.name:26} {verdict.median_us or 0.0:10.2f} "
-            f"{median(clocked for _judged, clocked in pairs):10.2f} {deviations[-1]:+7.2%}"
-            f"  {verdict.speedup or 0:6.3f}  {low:.3f}-{high:.3f}  {len(pairs)} groups, timing "
-            f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
-            f"{(verdict.profile or {}).get('timing', '')}",
-            flush=True,
-        )
+    deviations: list[float] = []
+    failed = 0
+    with suppress(KeyboardInterrupt):  # what there is until then is summed up
+        for kernel in kernels:
+            if time.monotonic() - began >= seconds:
+                break
+            deviation = compared(judge, device, kernel, time_s)
+            failed += deviation is None
+            deviations += [] if deviation is None else [deviation]
     left = len(kernels) - len(deviations) - failed
     spent_s = time.monotonic() - began
     print(f"{summary(deviations)}; {failed} not timed, {left} not begun in time; {spent_s:.0f} s")
     sizes = [abs(each) for each in deviations] or [math.inf]
     return int(failed > 0 or median(sizes) > MEDIAN_LIMIT or max(sizes) > EACH_LIMIT)
+
+
+def compared(judge: Judge, device: DeviceKind, kernel: HonestKernel, time_s: float) -> float | None:
+    """Print a kernel's row; return how far off the judge is; None: it was not timed."""
+    started = time.monotonic()
+    with (
+        ordinary_clock(kernel, device) as clock,
+        timed_by_both(clock, sampled_s(kernel, clock, time_s)) as pairs,
+    ):
+        task = Task(name=kernel.name, source=kernel.task, device=device)
+        verdict = judge.judge(task, kernel.candidate)
+    if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
+        print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
+        return None
+    deviation = median(judged / clocked for judged, clocked in pairs) - 1
+    low, high = verdict.speedup_ci95 or (0.0, 0.0)
+    print(
+        f"{kernel.name:26} {verdict.median_us or 0.0:10.2f} "
+        f"{median(clocked for _judged, clocked in pairs):10.2f} {deviation:+7.2%}"
+        f"  {verdict.speedup or 0:6.3f}  {low:.3f}-{high:.3f}  {len(pairs)} groups, timing "
+        f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
+        f"{(verdict.profile or {}).get('timing', '')}",
+        flush=True,
+    )
+    return deviation
 
 
 def summary(deviations: list[float]) -> str:
@@ -121,8 +134,14 @@ def summary(deviations: list[float]) -> str:
     )
 
 
+def sampled_s(kernel: HonestKernel, clock: Clock, time_s: float) -> float:
+    """Return for how many seconds a kernel is sampled: longer where passes differ, or are long."""
+    is_launch = clock(None) < LAUNCH_S
+    return LONGER * time_s if is_launch or kernel.gigabytes else time_s
+
+
 @contextmanager
-def timed_by_both(clock: Clock) -> Iterator[list[tuple[float, float]]]:
+def timed_by_both(clock: Clock, time_s: float) -> Iterator[list[tuple[float, float]]]:
     """Have the ordinary clock time a pass after each group of the judge; yield the pairs of µs.
 
     A machine's speed drifts: calls that are little more than a launch took 8 to 16 µs within two
@@ -131,6 +150,9 @@ def timed_by_both(clock: Clock) -> Iterator[list[tuple[float, float]]]:
     pairs: list[tuple[float, float]] = []
 
     class Interleaved(PairedBenchmark):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **{**named, "time_s": time_s})
+
         def run(
             self, on_group: Callable[[int], None] = lambda _groups: None
         ) -> Timing | CandidateFault:

@@ -1,7 +1,7 @@
 """The figures of a comparison: what each variation wins, with intervals over the seeds.  Pure.
 
-A task's *gain* is what its user gets: the speed-up of the best correct candidate, or 1 where there
-is none or where it is slower.  A run's gain is the geometric mean over its tasks.  A variation's is
+A task's *gain* is what its user gets: the speed-up of the winner, or 1 where no candidate is faster
+with its whole interval.  A run's gain is the geometric mean over its tasks.  A variation's is
 the geometric mean over its runs, with the 95 % interval of Student's t over the runs' logarithms:
 seeds are the only thing that is repeated, so tasks are not taken as a sample of all tasks.  Two
 variations are compared seed by seed.
@@ -84,7 +84,7 @@ def variation_figures(runs: SeedRuns, first: SeedRuns) -> VariationFigures:
 
 def gain_of(row: ProblemRow) -> float:
     """Return a task's gain."""
-    return max(1.0, row.speed_eager or 1.0)
+    return max(1.0, row.speed_eager or 1.0) if row.is_winner else 1.0
 
 
 def run_gain(run: RunRows) -> float:

@@ -14,8 +14,8 @@ from scripts.comparison.comparison_figures import (
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
 
 NOTES = """\
-**gain**: the geometric mean over tasks of what a user gets: the best correct candidate's speed-up
-against eager, or 1× where there is none or a slower one. **95 %**: over the seeds (Student's t);
+**gain**: the geometric mean over tasks of what a user gets: the winner's speed-up against eager, or
+1× where no candidate is faster with its whole interval. **95 %**: over the seeds (Student's t);
 tasks are not a sample of other tasks. **against the first**: the ratio of gains, seed by seed.
 **correct**: of all attempts. **USD**, **minutes**: a task; minutes of its own leases. **USD for
 1 %**: of the tasks' time that is saved. A dash was not measured."""

@@ -36,6 +36,7 @@ def attempts_of_run(run: Path) -> Iterator[LeverAttempt]:
                     operations=task_operations(task.source, reference.inputs),
                     architecture=architecture_of(reference.device),
                     advice=view.advice,
+                    from_module=view.parent == ROOT,
                     parent_us=times.get(view.parent),
                     us=view.score_us if view.verdict.is_correct else None,
                 )

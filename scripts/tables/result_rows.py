@@ -58,6 +58,7 @@ class ProblemRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     minutes: float | None = None  # of leases: the time of the problem alone
     sandbox_level: int | None = None
     node: int | None = None  # the candidate of the figures
+    is_winner: bool = False  # whether that candidate is faster, its whole interval above 1
 
     @property
     def is_solved(self) -> bool:
@@ -173,6 +174,7 @@ def _row(
         minutes=minutes,
         sandbox_level=result.sandbox_level,
         node=best.node if best else None,
+        is_winner=result.best is not None,
     )
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_results import usd_per_percent
 from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import Spend
+from actors.supervisor.reporting.unit_costs import usd_per_percent
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, times
-from scripts.tables.result_rows import ProblemRow
+from scripts.tables.result_rows import ProblemRow, ProblemState
 
 MAX_IDEA = 150  # characters of an attempt's idea, and of why it failed
 NOTES = """\
@@ -37,6 +37,12 @@ class TaskPage(Value, frozen=True, kw_only=True):
     spend: Spend = Spend()
     winner: str = ""  # the name of its file; "": none is faster
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether an attempt was made or paid for, or the problem is over without one."""
+        is_open = self.row.state is ProblemState.UNFINISHED
+        return bool(self.attempts or self.spend.calls or not is_open)
 
     @property
     def attempts_usd(self) -> float | None:
@@ -63,6 +69,11 @@ class RunPage(Value, frozen=True, kw_only=True):
     run_minutes: float
     tasks: tuple[TaskPage, ...]
 
+    @property
+    def begun(self) -> tuple[TaskPage, ...]:
+        """The problems with an attempt, or with a reason why there will be none."""
+        return tuple(task for task in self.tasks if task.is_begun)
+
 
 def results_text(pages: Sequence[RunPage]) -> str:
     """Return the whole page."""
@@ -71,7 +82,7 @@ def results_text(pages: Sequence[RunPage]) -> str:
         parts += [_what_ran(page), _summary(page), _means(page)]
     parts.append(NOTES)
     for page in pages:
-        for task in page.tasks:
+        for task in page.begun:
             parts.append(_task(task))
     return "\n\n".join(part for part in parts if part)
 
@@ -97,7 +108,7 @@ def _summary(page: RunPage) -> str:
     titles = ["problem", "eager", "compile", "max-autotune", "best", "× eager", "95 %"]
     titles += ["× compile", "× max-autotune", "attempts", "tokens in", "out", "USD"]
     titles += ["USD an attempt", "USD for 1 %", "minutes"]
-    return markdown_table(titles, [_summary_row(task) for task in page.tasks])
+    return markdown_table(titles, [_summary_row(task) for task in page.begun])
 
 
 def _summary_row(task: TaskPage) -> list[str]:
@@ -153,7 +164,22 @@ def _means(page: RunPage) -> str:
     total = formatting.total_spend([task.spend for task in page.tasks])
     spent = f"{attempts} attempts{each}; all calls: {formatting.spend_line(total)}"
     means = f"Geometric means: {', '.join(parts)}. " if parts else ""
-    return f"{means}{spent}."
+    return f"{_counts(page)} {means}{spent}."
+
+
+def _counts(page: RunPage) -> str:
+    """Return how many problems have which result, and what their user gets on average."""
+    begun = page.begun
+    won = [task.row.speed_eager or 1.0 for task in begun if task.winner]
+    correct = sum(task.row.node is not None for task in begun)
+    text = (
+        f"{len(begun)} problems: {correct} with a correct candidate, {len(won)} with a faster one"
+    )
+    if won:
+        text += f"; with 1× elsewhere, {times(math.exp(sum(map(math.log, won)) / len(begun)))}"
+        text += " in the geometric mean"
+    others = len(page.tasks) - len(begun)
+    return f"{text}. {others} others were not begun." if others else f"{text}."
 
 
 def _task(task: TaskPage) -> str:

@@ -29,7 +29,7 @@ from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
-from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.facts import OperationTime, ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.layouts import Leaf, Nest
 from protocol.messages import AgentWork
 from protocol.release import Judged
@@ -182,7 +182,7 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
 
 def test_facts_are_shown_where_they_are_known() -> None:
     """The judge's lines about task and attempt are in the request, and times are compared with
-    the least time."""
+    the floor of the reference's own work."""
     reference = replace(
         make_plan().reference,
         facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0), rule_lines=("precision: float32",)),
@@ -194,8 +194,8 @@ def test_facts_are_shown_where_they_are_known() -> None:
 
     assert "- precision: float32" in request.stable_text
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
-    assert "3.33 × eager, 3 × the least time" in request.varying_text
-    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
+    assert "3.33 × eager, 3 × the reference's floor" in request.varying_text
+    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the reference's floor" in request.varying_text
 
 
 def test_rules_are_stated_once() -> None:
@@ -278,7 +278,7 @@ def test_a_request_says_how_the_inputs_lie_in_memory() -> None:
 
 
 def test_a_stance_fits_what_is_known_of_the_task() -> None:
-    """No tensor cores where nothing is multiplied, and no fusion where one launch is left."""
+    """No tensor cores where nothing is multiplied, no fusion of one launch or one operator."""
     norm = replace(TASK, backend="cuda", source=TASK_SOURCE.replace("y / 2.0", "y.mean(1)"))
     product = replace(norm, source=TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)"))
     one_launch = replace(REFERENCE, facts=ReferenceFacts(launches=1))
@@ -290,6 +290,9 @@ def test_a_stance_fits_what_is_known_of_the_task() -> None:
     assert names(product) - names(norm) == {"tensor cores"}
     assert names(product) - names(product, one_launch) == {"fusion"}
     assert "fusion" in names(product, one_launch, FAST)
+    alone = (OperationTime(name="aten::native_layer_norm", calls=1, us=9.0, share=1.0),)
+    one_operator = replace(REFERENCE, facts=ReferenceFacts(launches=2, operations=alone))
+    assert "fusion" not in names(norm, one_operator)
     fused = replace(FAST, verdict=replace(FAST.verdict, facts=VerdictFacts(launches=1)))
     assert "fusion" not in names(product, node=fused)
 

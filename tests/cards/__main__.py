@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import traceback
@@ -44,10 +45,19 @@ def main() -> int:
         for card in cards:
             failed += _run(card, calls[card.name], options.device, results)
     if options.json:
-        rows = [{**vars(result), "is_right": result.is_right} for result in results]
+        device = _device_name(options.device)
+        rows = [{**vars(each), "is_right": each.is_right, "device": device} for each in results]
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     print(f"{len(cards)} cards, {failed} failed")
     return 1 if failed else 0
+
+
+def _device_name(device: str) -> str:
+    """Return how effects name this device: "H100", "16 cores"."""
+    if device == "cpu":
+        return f"{len(os.sched_getaffinity(0))} cores"
+    words = torch.cuda.get_device_name().removeprefix("NVIDIA ").split()
+    return words[0]
 
 
 def _run(card: Card, prepared: Future[Call], device: str, results: list[CardResult]) -> int:

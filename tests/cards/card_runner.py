@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from card_samples import Sample, make_inputs
+from sample_kinds import Sample, make_inputs
 from torch import Tensor
 from triton_harness import FUNCTIONS
 
@@ -208,6 +208,8 @@ def _tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _figure(sample: Sample, us: float | None) -> str:
     if us is None:
         return ""
+    if sample.steps:
+        return f"{us / sample.steps:.2f} us a step"
     if sample.flops:
-        return f"{sample.flops / us / 1e6:.1f} TFLOP/s"
+        return f"{sample.flops / us / 1e6:.3g} TFLOP/s"
     return f"{sample.bytes / us / 1e3:.0f} GB/s"

@@ -1,203 +1,30 @@
-"""For each card: inputs, the right result, and torch's own operation for the same work.
-
-A sample's tensors are what the card's harness (`cuda/`, `cpp/`, `triton/`) gets, in its order.  The
-last ones are scratch.  `expected` computes in float64.
-"""
+"""For each card the samples that it runs on: small odd ones, and one that is timed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor
+from sample_kinds import (
+    Sample,
+    attention,
+    channels,
+    channels_last,
+    columns,
+    conv,
+    depthwise,
+    flat,
+    gemm,
+    layer_norm,
+    linear,
+    max_pool,
+    norms,
+    products,
+    recurrence,
+    row_sum,
+    rows,
+    scaled_norm,
+    softmax,
+)
 from torch.nn import functional
-
-Compute = Callable[..., Tensor | tuple[Tensor, ...]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One call of a card: shapes of inputs, outputs and scratch, sizes for the harness."""
-
-    inputs: Sequence[tuple[int, ...]]
-    outputs: Sequence[tuple[int, ...]]
-    scratch: Sequence[int] = ()  # floats
-    sizes: Sequence[int] = ()
-    compute: Compute  # from the inputs; torch's own operation, and in float64 the right result
-    tolerance: float = 1e-6  # of the largest absolute value of the right result
-    offset: float = 0.0  # added to the inputs: a mean far from 0 shows a bad variance
-    flops: float = 0.0
-    is_timed: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """What the least of reading inputs and writing outputs moves."""
-        return 4 * sum(_size(shape) for shape in (*self.inputs, *self.outputs))
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
-
-
-def make_inputs(sample: Sample, device: str, seed: int = 0) -> list[Tensor]:
-    """Draw a sample's inputs."""
-    generator = torch.Generator(device=device).manual_seed(seed)
-    return [
-        torch.randn(shape, device=device, generator=generator) + sample.offset
-        for shape in sample.inputs
-    ]
-
-
-def gemm(m: int, n: int, k: int, *, is_timed: bool = False, tolerance: float = 5e-6) -> Sample:
-    """C = A B^T; torch's own float32 is wrong by 4e-6 at 4096 products."""
-    return Sample(
-        inputs=[(m, k), (n, k)],
-        outputs=[(m, n)],
-        sizes=[m, n, k],
-        compute=lambda a, b: a @ b.T,
-        tolerance=tolerance,
-        flops=2.0 * m * n * k,
-        is_timed=is_timed,
-    )
-
-
-def linear(m: int, n: int, k: int, *, relu: bool, scratch: int = 0, timed: bool = False) -> Sample:
-    """A linear layer, perhaps with ReLU."""
-
-    def compute(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        y = functional.linear(x, w, b)
-        return y.relu() if relu else y
-
-    return Sample(
-        inputs=[(m, k), (n, k), (n,)],
-        outputs=[(m, n)],
-        scratch=[scratch] if scratch else (),
-        sizes=[m, n, k, 4 * scratch],
-        compute=compute,
-        tolerance=5e-6,
-        flops=2.0 * m * n * k,
-        is_timed=timed,
-    )
-
-
-def rows(r: int, n: int, compute: Compute, *, same: bool = False, **more: object) -> Sample:
-    """A result for each row, or for each element (`same`)."""
-    known: dict[str, object] = {"sizes": [r, n], **more}
-    return Sample(inputs=[(r, n)], outputs=[(r, n) if same else (r,)], compute=compute, **known)  # type: ignore[arg-type]
-
-
-def flat(n: int, compute: Compute, *, inputs: int = 1, **more: object) -> Sample:
-    """An element-wise map of `inputs` tensors of n floats."""
-    known: dict[str, object] = {"sizes": [n], **more}
-    return Sample(inputs=[(n,)] * inputs, outputs=[(n,)], compute=compute, **known)  # type: ignore[arg-type]
-
-
-def columns(r: int, c: int, splits: int, *, timed: bool = False) -> Sample:
-    """Sums of columns."""
-    return Sample(
-        inputs=[(r, c)],
-        outputs=[(c,)],
-        scratch=[splits * c],
-        sizes=[r, c, splits],
-        compute=lambda x: x.sum(0),
-        is_timed=timed,
-    )
-
-
-def channels(n: int, c: int, s: int, splits: int, *, timed: bool = False) -> Sample:
-    """Mean and biased variance of each channel."""
-
-    def compute(x: Tensor) -> tuple[Tensor, ...]:
-        variance, mean = torch.var_mean(x, (0, 2), correction=0)
-        return mean, variance
-
-    return Sample(
-        inputs=[(n, c, s)],
-        outputs=[(c,), (c,)],
-        scratch=[c * splits * 8 * 2],
-        sizes=[n, c, s, splits],
-        compute=compute,
-        tolerance=3e-6,
-        offset=100.0,
-        is_timed=timed,
-    )
-
-
-def conv(
-    n: int, c: int, h: int, w: int, o: int, r: int, p: int, *, bias: bool, timed: bool = False
-) -> Sample:
-    """A convolution of stride 1; without padding with a bias."""
-    out = (n, o, h + 2 * p - r + 1, w + 2 * p - r + 1)
-    inputs = [(n, c, h, w), (o, c, r, r)]
-    return Sample(
-        inputs=[*inputs, (o,)] if bias else inputs,
-        outputs=[out],
-        sizes=[n, c, h, w, o, r, p],
-        compute=lambda x, f, b=None: functional.conv2d(x, f, b, padding=p),
-        tolerance=2e-6,
-        flops=2.0 * _size(out) * c * r * r,
-        is_timed=timed,
-    )
-
-
-def layer_norm(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> Tensor:
-    """Layer norm of the last dimension."""
-    return functional.layer_norm(x, x.shape[-1:], w, b, 1e-5)
-
-
-def scaled_norm(r: int, n: int, *, timed: bool = False) -> Sample:
-    """Layer norm with scale and shift."""
-    return Sample(
-        inputs=[(r, n), (n,), (n,)],
-        outputs=[(r, n)],
-        sizes=[r, n],
-        compute=layer_norm,
-        tolerance=3e-6,
-        offset=10.0,
-        is_timed=timed,
-    )
-
-
-def attention(heads: int, length: int, d: int, *, timed: bool = False) -> Sample:
-    """Attention without a mask."""
-    return Sample(
-        inputs=[(heads, length, d)] * 3,
-        outputs=[(heads, length, d)],
-        compute=functional.scaled_dot_product_attention,
-        tolerance=3e-6,
-        flops=4.0 * heads * length * length * d,
-        is_timed=timed,
-    )
-
-
-def softmax(x: Tensor) -> Tensor:
-    """Softmax of the last dimension."""
-    return x.softmax(-1)
-
-
-def row_sum(x: Tensor) -> Tensor:
-    """Sum of the last dimension."""
-    return x.sum(-1)
-
-
-def norms(r: int, n: int, splits: int, *, timed: bool = False) -> Sample:
-    """Layer norm of rows that are split over blocks."""
-    return rows(
-        r,
-        n,
-        layer_norm,
-        same=True,
-        scratch=[r * splits * 3],
-        sizes=[r, n, splits],
-        tolerance=3e-6,
-        offset=10.0,
-        is_timed=timed,
-    )
-
 
 MEGA = 1 << 20
 CUDA_SAMPLES: dict[str, list[Sample]] = {
@@ -240,6 +67,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     "cuda-online-softmax": [
         rows(7, 20, softmax, same=True),
         rows(33, 4100, softmax, same=True),
+        rows(5, 60000, softmax, same=True),
         rows(4096, 16384, softmax, same=True, is_timed=True),
     ],
     "cuda-welford-split-rows": [
@@ -285,18 +113,35 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         flat(n, lambda x, w: x * x * w, inputs=2, scratch=[n], sizes=[n], is_timed=n == MEGA)
         for n in (1001, MEGA)
     ],
-    "cuda-mma-3xtf32": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-mma-bf16x3": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
-    "cuda-wgmma-3xtf32": [gemm(64, 128, 96), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-cublas-bf16x3": [
+        products(1, 60, 36, 100),
+        products(3, 64, 132, 96),
+        products(1, 4096, 4096, 4096, is_timed=True),
+        products(64, 512, 512, 512, is_timed=True),
+    ],
+    "cuda-attention-softmax": [
+        rows(32, 64, softmax, same=True, tolerance=2e-5),
+        rows(65536, 64, softmax, same=True, tolerance=2e-5, is_timed=True),
+    ],
+    "cuda-attention-bf16x3": [
+        attention(2, 192, 64, is_causal=True),
+        attention(64, 2048, 64, is_causal=True, timed=True),
+    ],
+    "cuda-grid-barrier": [recurrence(64, 7), recurrence(1024, 512, timed=True)],
+    "cuda-stencil-2d": [
+        depthwise(2, 3, 19, 3, 1, 1),
+        depthwise(2, 5, 131, 5, 2, 2),
+        depthwise(16, 64, 512, 3, 1, 0, timed=True),
+    ],
     "cuda-sgemm-registers": [gemm(128, 256, 72), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-cublaslt-epilogue": [
         linear(64, 96, 80, relu=True, scratch=8 * MEGA),
         linear(4096, 4096, 4096, relu=True, scratch=8 * MEGA, timed=True),
     ],
-    "cuda-implicit-gemm-conv": [
-        conv(2, 3, 9, 11, 70, 3, 1, bias=False),
-        conv(32, 64, 56, 56, 128, 3, 1, bias=False, timed=True),
-    ],
+    "cuda-nhwc": [channels_last(2, 37, 45), channels_last(64, 128, 128 * 128, timed=True)],
     "triton-softmax": [
         rows(7, 20, softmax, same=True),
         rows(3, 40001, softmax, same=True),
@@ -320,7 +165,7 @@ CPU_SAMPLES: dict[str, list[Sample]] = {
         linear(40, 64, 100, relu=False),
         linear(1024, 1024, 1024, relu=False, timed=True),
     ],
-    "cpp-amx-bf16x3": [gemm(48, 64, 96), gemm(2048, 2048, 2048, is_timed=True)],
+    "cpp-amx-bf16x3": [gemm(96, 64, 96), gemm(2048, 2048, 2048, is_timed=True)],
     "cpp-softmax-avx512": [
         rows(5, 37, softmax, same=True),
         rows(2048, 4096, softmax, same=True, is_timed=True),
@@ -336,6 +181,11 @@ CPU_SAMPLES: dict[str, list[Sample]] = {
         flat(37, lambda a, b: (a + b).relu(), inputs=2),
         flat(1003, lambda a, b: (a + b).relu(), inputs=2),
         flat(16 * MEGA, lambda a, b: (a + b).relu(), inputs=2, is_timed=True),
+    ],
+    "cpp-max-pool": [
+        max_pool(3, 9, 45, 3, 1, 1),
+        max_pool(2, 8, 6, 5, 2, 2),
+        max_pool(1024, 112, 112, 3, 2, 1, timed=True),
     ],
     "cpp-conv-direct": [
         conv(2, 3, 9, 45, 8, 3, 0, bias=True),

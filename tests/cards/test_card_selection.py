@@ -132,11 +132,18 @@ def test_known_tasks_get_the_cards_that_are_about_them() -> None:
     norm = source_of("x = self.n(x)", init="self.n = torch.nn.LayerNorm(n)")
     image = "float32[16, 64, 256, 256]"
 
-    assert "cuda-cublaslt-epilogue" == chosen(linear, H100, "cuda")[0]
-    assert "cuda-wgmma-3xtf32" == chosen(source_of("x = x @ x"), H100, "cuda")[0]
+    split = ["cuda-mma-bf16x3", "cuda-cublas-bf16x3", "cuda-wgmma-bf16x3"]
+    assert split == chosen(linear, H100, "cuda", "float32[64, 1024]", "compute")
+    assert ["cuda-cublaslt-epilogue"] == chosen(linear, H100, "cuda", "bfloat16[8, 8]")[:1]
     assert "cuda-cublaslt-epilogue" == chosen(source_of("x = x @ x"), T4, "cuda")[0]
     assert "cuda-welford-split-rows" == chosen(norm, H100, "cuda", image)[0]
     assert "cuda-cluster-layer-norm" == chosen(norm, H100, "cuda", "float32[64, 65536]")[0]
+    attention = source_of("x = (x @ x.mT).softmax(-1) @ x")
+    assert [
+        "cuda-mma-bf16x3",
+        "cuda-attention-softmax",
+        "cuda-attention-bf16x3",
+    ] == chosen(attention, H100, "cuda", "float32[8, 512, 64]", "compute")
     assert (
         "triton-attention" == chosen(source_of("x = (x @ x.mT).softmax(-1) @ x"), H100, "triton")[0]
     )
@@ -178,7 +185,7 @@ def test_cards_as_lines() -> None:
 
 
 def test_a_depthwise_convolution_is_no_product_of_matrices() -> None:
-    """A convolution whose groups are its channels gets no card about implicit products."""
+    """A convolution whose groups are its channels gets the stencil, another one cuDNN's card."""
     layer = "self.c = torch.nn.Conv2d(n, {out}, 3, groups={groups})"
     found = {
         groups: source_of("x = self.c(x)", init=layer.format(out="n", groups=groups))
@@ -186,5 +193,62 @@ def test_a_depthwise_convolution_is_no_product_of_matrices() -> None:
     }
     assert ("depthwise-conv",) == task_operations(found["n"])
     assert ("conv",) == task_operations(found["1"])
-    assert "cuda-implicit-gemm-conv" in chosen(found["1"], H100, "cuda")
-    assert "cuda-implicit-gemm-conv" not in chosen(found["n"], H100, "cuda")
+    assert "cuda-nhwc" == chosen(found["1"], H100, "cuda")[0]
+    assert ["cuda-stencil-2d"] == chosen(found["n"], H100, "cuda")
+
+
+def test_a_layers_name_says_nothing_of_its_kind() -> None:
+    """`self.conv2d(x)` is what the constructor made it, not what its name resembles."""
+    layer = "self.conv2d = torch.nn.Linear(n, n)"
+    assert ("matmul",) == task_operations(source_of("x = self.conv2d(x)", init=layer))
+
+
+def test_a_batch_norm_of_a_matrix_is_about_its_columns() -> None:
+    """The channels of [N, C] are columns: the card for [N, C, S] would not fit."""
+    source = source_of("x = self.b(x)", init="self.b = torch.nn.BatchNorm1d(n)")
+
+    assert ("column-reduction",) == task_operations(source, "float32[1024, 8192]")
+    assert ("batch-norm",) == task_operations(source, "float32[64, 32, 128]")
+
+
+def test_the_dimension_of_a_reduction_may_come_from_the_constructor() -> None:
+    """`self.dim` is the number that `get_init_inputs` gives, itself or by a name."""
+    head = source_of("x = torch.sum(x, dim=self.dim)", init="self.dim = n") + "\n"
+    columns = ("column-reduction", "reduction")
+
+    for tail in ("    return [1]\n", "    return [DIM]\n\nDIM = 1\n"):
+        source = head + "def get_init_inputs():\n" + tail
+        assert columns == task_operations(source, "float32[8, 16, 32]")
+    assert ("reduction",) == task_operations(
+        head + "def get_init_inputs():\n    return [2]\n", "float32[8, 16, 32]"
+    )
+    assert ("reduction",) == task_operations(head, "float32[8, 16, 32]")
+
+
+def test_a_product_with_a_vector_is_a_reduction() -> None:
+    """A matrix and a vector are bound by the matrix' bytes: tensor cores do not help."""
+    source = source_of("x = x @ y")
+
+    assert ("reduction",) == task_operations(source, "float32[2048, 4096], float32[4096, 1]")
+    assert ("matmul",) == task_operations(source, "float32[2048, 4096], float32[4096, 16]")
+
+
+def test_heads_that_are_too_large_get_the_library() -> None:
+    """The attention card holds a head of 64 in registers; larger ones get cuBLAS."""
+    source = source_of("x = F.scaled_dot_product_attention(x, x, x)")
+    large = chosen(source, H100, "cuda", "float32[32, 32, 512, 1024]", "compute")
+
+    assert "cuda-attention-bf16x3" in chosen(source, H100, "cuda", "float32[32, 8, 512, 64]")
+    assert "cuda-attention-bf16x3" not in large
+    assert "cuda-cublas-bf16x3" in large
+
+
+def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
+    """Split products take a part of float32's time, so that the bytes may come first."""
+
+    def of(inputs: str) -> str:
+        facts = ReferenceFacts(floor=TaskFloor(memory_us=358.0, matrix_us=1340.0))
+        return floor_bottleneck(Reference(eager_us=1.0, facts=facts, inputs=inputs))
+
+    assert "memory" == of("float32[256, 524288], float32[524288, 256]")
+    assert "compute" == of("bfloat16[256, 524288]")

@@ -157,7 +157,7 @@ def test_a_triton_card_is_python_with_its_function(card: Card) -> None:
 def test_a_cuda_card_compiles(card: Card) -> None:
     """The code of a CUDA card compiles for its architecture."""
     problem = compile_problem(card)
-    if "cublasLt.h" in problem and "No such file" in problem:
+    if "cublas" in problem and "No such file" in problem:
         pytest.skip("no cuBLAS headers")
     assert problem == ""
 

@@ -9,6 +9,7 @@ from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S, Placement
 from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
 from protocol.messages import Heartbeat, Hello
+from protocol.settings import Settings
 from protocol.values import Device, Role
 
 GUEST = PeerIdentity(ticket="5c2e1a", role=Role.EVALUATOR)
@@ -41,6 +42,18 @@ def test_a_task_waits_for_its_own_kind_of_device() -> None:
     assert [] == new_holders(scheduler, 1.0)
     join(scheduler, "own", "A", 2.0)
     assert ["own"] == new_holders(scheduler, 2.0)
+
+
+def test_a_run_of_one_device_does_not_wait_for_another() -> None:
+    """A run that goes on with another card (or driver) would pause for a minute at each start."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0, kind_memory_s=0.0)
+    join(scheduler, "other", "B")
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    assert [] == new_holders(scheduler, 1.0)  # it is looked for first
+    assert ["other"] == new_holders(scheduler, 1.1)
+    assert not Settings(evaluators=1).may_have_other_devices
+    assert Settings(evaluators=2).may_have_other_devices
+    assert Settings(evaluators=0, listen="tcp://10.0.0.1:5555").may_have_other_devices
 
 
 def test_work_for_an_absent_kind_does_not_stop_other_work() -> None:

@@ -50,7 +50,7 @@ def test_builds_leave_some_processors_to_measurements(monkeypatch: pytest.Monkey
     monkeypatch.setattr(clock_priority, "MIN_SHARED", 2)
     monkeypatch.setattr(clock_priority, "MIN_PROCESSORS", 1)
     monkeypatch.setattr(clock_priority, "MEASURING_PROCESSORS", 1)
-    monkeypatch.setattr(clock_priority, "_of_one_core", lambda processor: {processor})
+    monkeypatch.setattr(clock_priority, "core_of", lambda processor: {processor})
     clock_priority.measuring_processors.cache_clear()
     try:
         (measuring,) = clock_priority.measuring_processors()

@@ -49,6 +49,30 @@ def test_contention_is_reported() -> None:
     assert "calls took up to 2.5 times as long" in told(2.5)
 
 
+def test_an_interval_that_says_nothing_is_told_in_words() -> None:
+    """Groups that are a thousand times apart say that the machine was busy, and no more."""
+    timed = Timing(
+        median_us=50.0, reference_us=90.0, speedup=1.8, ci95=(0.001, 4e5), groups=3, busy_groups=3
+    )
+    told = verdict_annotations.verdict_figures(timed, None, None, ())["timing"]
+    assert "too far apart to say how fast it is" in told
+
+
+def test_lowered_clocks_are_not_called_other_programs() -> None:
+    """A card at its power limit is not a busy machine."""
+    timed = Timing(
+        median_us=50.0,
+        reference_us=90.0,
+        speedup=1.8,
+        ci95=None,
+        groups=8,
+        busy_groups=8,
+        throttled_groups=8,
+    )
+    told = verdict_annotations.verdict_figures(timed, None, None, ())["timing"]
+    assert told == "8 groups A B B A, 8 at clocks that the card had lowered"
+
+
 def test_disturbed_groups_are_reported() -> None:
     """The figures say how many groups count, and how many were left out."""
     timed = Timing(

@@ -352,6 +352,24 @@ def test_a_task_that_draws_slowly_has_short_blocks() -> None:
     assert sizes.calls("candidate") == sizes.largest == 7
 
 
+def test_a_card_takes_six_groups_unless_they_take_too_long() -> None:
+    """When the time is up three groups do on a host; a card goes on for as long again."""
+    groups = [group(100 * (1 + 0.1 * (number % 3)), 100) for number in range(6)]
+    assert timing_statistics.is_enough(groups[:3], 1.0, 1.0)
+    wanted = POLICY.gpu_min_groups
+    assert not timing_statistics.is_enough(groups[:3], 1.0, 1.0, wanted_groups=wanted)
+    assert timing_statistics.is_enough(groups[:3], 2.0, 1.0, wanted_groups=wanted)
+    assert timing_statistics.is_enough(groups, 1.0, 1.0, wanted_groups=wanted)
+
+
+def test_a_clear_new_best_is_timed_less_finely_than_one_whose_rank_is_open() -> None:
+    """Its rank is known, and it is timed in full in the end; without a best there is no rank."""
+    two_percent = [group(200 * (1 + 0.01 * (number % 3)), 100) for number in range(8)]
+    assert timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=1.5)
+    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=2.0)
+    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0)
+
+
 def test_a_candidate_far_behind_the_best_takes_few_groups() -> None:
     """Half as fast as the best is seen after four groups; a little slower is not."""
     groups = [group(100 * (1 + 0.01 * (number % 3)), 100) for number in range(4)]

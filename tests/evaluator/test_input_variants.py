@@ -139,3 +139,20 @@ def get_init_inputs():
     task = TaskModule(source, "cpu")
     task.make(1)
     assert task.has_aliases(task.inputs(2), 1) == aliases
+
+
+def test_noise_does_not_follow_what_the_same_seed_drew() -> None:
+    """Weights keep their mean, or outputs grow a thousandfold and no rounding counts any more;
+    what stays of a sparse draw is any element, not the largest ones."""
+    torch.manual_seed(5)
+    linear = nn.Linear(512, 512)
+    before = linear.weight.detach().clone()
+    moved = input_variants.perturb(linear, 5)["weight"]
+    shift = float((moved - before).mean()) / float(before.std())
+    assert abs(shift) < 0.01
+
+    torch.manual_seed(5)
+    sparse = input_variants.vary(torch.rand(512, 512), "sparse", 5)
+    assert isinstance(sparse, torch.Tensor)
+    kept = sparse[sparse != 0]
+    assert 0.45 < float(kept.mean()) < 0.55

@@ -21,13 +21,14 @@ class ScriptedEvaluation:
 
     kernel_profile = None
 
-    def __init__(self, script: list[Step], tolerated: Step = None) -> None:
+    def __init__(self, script: list[Step], tolerated: Step = None, suspected: Step = None) -> None:
         self._script = script
+        self.suspected = suspected
         step = script.pop(0)
         self.accusation = None if step is tolerated else step
 
-    def in_new_process(self, tolerated: Step = None) -> ScriptedEvaluation:
-        return ScriptedEvaluation(self._script, tolerated)
+    def in_new_process(self, tolerated: Step = None, suspected: Step = None) -> ScriptedEvaluation:
+        return ScriptedEvaluation(self._script, tolerated, suspected)
 
     def run(self, context: EvaluationContext) -> Verdict:
         context.candidate_running()
@@ -71,6 +72,27 @@ def test_the_same_accusation_in_two_processes_is_a_rejection_if_the_control_is_c
     verdict, _reports, _lines = evaluated(FROZEN, FROZEN)
     assert (Outcome.REJECTED, "ran while frozen") == (verdict.verdict, verdict.reason)
     assert verdict.seconds == Seconds(build=2.0, check=1.5, time=3.0)  # with the control's
+
+
+def test_what_a_process_is_accused_of_is_looked_for_in_the_next_one_and_in_the_control() -> None:
+    """A look by lot may miss in the second process what it found in the first."""
+    control = ScriptedEvaluation([None])
+    second: list[ScriptedEvaluation] = []
+
+    class First(ScriptedEvaluation):
+        def in_new_process(
+            self, tolerated: Step = None, suspected: Step = None
+        ) -> ScriptedEvaluation:
+            second.append(super().in_new_process(tolerated, suspected))
+            return second[0]
+
+    RepeatedEvaluation(
+        cast("Evaluation", First([FROZEN, FROZEN])),
+        lambda: cast("Evaluation", control),
+        ContextRecorder(),
+        lambda _line: None,
+    ).run()
+    assert [second[0].suspected, control.suspected] == [FROZEN, FROZEN]
 
 
 def test_another_accusation_needs_a_process_of_its_own() -> None:

@@ -155,15 +155,62 @@ def test_replaced_contents_are_new_and_known(torch: ModuleType, length: int) -> 
 
 def test_large_tensors_are_mixed_of_both_draws(torch: ModuleType) -> None:
     """Whole words are chosen where a tensor is large: each element is one of the two draws'."""
-    contents, memory = made(torch, lambda: [torch.randn(1 << 17)])
+    contents, memory = made(torch, lambda: [torch.randint(0, 1 << 30, (1 << 17,)).int()])
     contents.fill(memory, COUNT, 1)
     inputs: list[Any] = [contents.inputs(slot)[0] for slot in range(2)]
-    mixed = inputs[0].view(torch.int32)
     first, second = (each[0].view(torch.int32) for each in contents._draws)
-    is_first = mixed == first
-    assert bool((is_first | (mixed == second)).all())
+    is_first = inputs[0] == first
+    assert bool((is_first | (inputs[0] == second)).all())
     assert 0.4 < float(is_first.float().mean()) < 0.6
-    assert not torch.equal(mixed, inputs[1].view(torch.int32))
+    assert not torch.equal(inputs[0], inputs[1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("length", [200, 1 << 17])
+def test_no_value_is_that_of_an_earlier_call(torch: ModuleType, dtype: str, length: int) -> None:
+    """A function of single elements can't be answered from what it gave in another slot."""
+    contents, memory = made(torch, lambda: [torch.randn(length).to(getattr(torch, dtype))])
+    contents.fill(memory, COUNT, 1)
+    one, other = (contents.inputs(slot)[0] for slot in (1, 2))
+    assert not contents.is_changed(memory, 1)
+    least = 0.9 if dtype in ("float32", "float64") else 0.4  # halves have few values
+    assert float((one != other).float().mean()) > least  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "kind", ["zeros", "mask", "whole", "bounded", "unit interval", "refused when smaller"]
+)
+def test_smaller_values_are_of_the_same_kind(torch: ModuleType, kind: str) -> None:
+    """Zeros stay zeros, masks masks, bounds bounds, and a task decides what it works on."""
+    draws: dict[str, Any] = {
+        "zeros": lambda: torch.relu(torch.randn(300)),
+        "mask": lambda: torch.randint(0, 2, (300,)).float(),
+        "whole": lambda: torch.randint(-5, 5, (300,)).float(),
+        "bounded": lambda: torch.rand(300) + 1,
+        "unit interval": lambda: torch.rand(300),
+        "refused when smaller": lambda: torch.randn(300),
+    }
+    contents, memory = made(torch, lambda: [draws[kind]()])
+    refuses = kind == "refused when smaller"
+    seen: list[float] = []
+
+    def works_on(mix: list[Any]) -> bool:
+        seen.append(float(mix[0].abs().max()))
+        return not refuses or len(seen) == 2
+
+    contents.try_mixing(1, works_on)
+    contents.prepare(3)
+    contents.fill(memory, COUNT, 1)
+    values: Any = torch.stack([contents.inputs(slot)[0] for slot in range(COUNT)])
+    expected = {
+        "zeros": 0.3 < float((values == 0).float().mean()) < 0.7,
+        "mask": set(values.unique().tolist()) == {0.0, 1.0},
+        "whole": bool((values == values.round()).all()),
+        "bounded": float(values.min()) >= 1,
+        "unit interval": 0 <= float(values.min()) and float(values.max()) < 1,
+        "refused when smaller": len(seen) == 2 and not contents._tensors[0].is_scaled,
+    }
+    assert expected[kind]
 
 
 def _bytes_of(memory: SlotMemory, slot: int, size: int) -> Any:

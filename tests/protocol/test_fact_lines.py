@@ -118,6 +118,8 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "- and 2 more" in text
     spilling = replace(kernel, local_bytes=96)
     assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
+    many = replace(kernel, waves=248.24)
+    assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
 
 
 def test_profiles_faults_and_differences_are_passed_on() -> None:

@@ -17,7 +17,7 @@ from package_samples import COMPILED_KERNELS, PLAIN_KERNELS, package_of
 from actors.ship import hub_layout, installed_package, wheels
 from actors.ship.errors import ShipError
 from actors.ship.native_build import CPU_FLAGS, Request, Target, build_all, portable
-from actors.ship.package import opened
+from actors.ship.package import OpenedPackage, opened
 
 TOP = Path(__file__).parents[2]
 PLAIN_C = 'extern "C" void twice(float* x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2; }'
@@ -78,15 +78,27 @@ def test_a_repository_for_the_hub_names_every_source(tmp_path: Path) -> None:
     made = package_of(tmp_path, PLAIN_KERNELS.format(scale=1))
     package = opened(tmp_path / made.name)
     asked = request(MANY_TYPES, "both", "rows", extra_cflags=["-O3", "-march=native"])
-    files = hub_layout.repository_files(package, {"0123456789abcdef": asked})
+    files = hub_layout.repository_files("fused-gate", package, {"0123456789abcdef": asked})
     built = tomllib.loads(files["build.toml"])
     assert ("fused-gate", ["cpu"]) == (built["general"]["name"], built["general"]["backends"])
     (kernel,) = built["kernel"].values()
     assert [] == [name for name in kernel["src"] + built["torch"]["src"] if name not in files]
     assert ["-O3", "-march=x86-64-v3"] == kernel["cxx-flags"]
     assert 'm.def("both_01234567"' in files["kernels/part_01234567.cpp"]
-    alone = tomllib.loads(hub_layout.repository_files(package, {})["build.toml"])
-    assert {} == alone["torch-noarch"]
+    assert "torch/extension.h" not in files["kernels/part_01234567.cpp"]  # it needs Python
+    alone = tomllib.loads(hub_layout.repository_files("a", package, {})["build.toml"])
+    assert {"pyext": ["py", "json"]} == alone["torch-noarch"]  # the package reads JSON files
+    assert 5 == alone["general"]["edition"]
+
+
+@pytest.mark.parametrize("module", ["a", "a__b_", "_a"])
+def test_a_name_that_the_hub_refuses_is_refused(tmp_path: Path, module: str) -> None:
+    """kernel-builder takes two or more lower-case letters, digits and hyphens."""
+    package = OpenedPackage(
+        folder=tmp_path, module=module, name=module, version="1", license="", parts=()
+    )
+    with pytest.raises(ShipError, match="the hub has no kernels called"):
+        hub_layout.write(package, tmp_path / "hub")
 
 
 def test_a_repository_of_python_alone_is_the_package(tmp_path: Path) -> None:

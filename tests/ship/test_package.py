@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -278,6 +281,31 @@ def test_a_second_build_of_the_same_winner_has_the_same_version(tmp_path: Path) 
     assert (first.version, first.files) == (again.version, again.files)
     assert first.version != other.version
     assert set(first.namespaces.values()) & set(other.namespaces.values()) == set()
+
+
+@pytest.mark.parametrize(("cuda", "compiler"), [("", "C++"), ("__global__ void f();", "(nvcc)")])
+def test_without_a_compiler_the_reason_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: str, compiler: str
+) -> None:
+    """It names the compiler, and why the library in the wheel does not serve this machine."""
+    made = package_of(tmp_path, RIGHT + "# without a compiler\n")
+    part = imported(tmp_path / made.name, made.module)
+    extensions = importlib.import_module(part.__name__.rpartition(".")[0] + ".extensions")
+    asked = {"name": "f", "cpp_sources": "void f();", "cuda_sources": cuda}
+    monkeypatch.setenv("STARK_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if cuda:
+        (tmp_path / "g++").touch(mode=0o755)
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match="no prebuilt library"):
+        extensions.load_inline(**asked)
+    (digest,) = extensions.requests
+    native = tmp_path / made.name / made.module / "native"
+    native.mkdir()
+    record = {"machine": "another", "kind": "operators", "file": "f.so"}
+    (native / "index.json").write_text(json.dumps({"libraries": {digest: record}}))
+    with pytest.raises(RuntimeError, match=re.escape(f"{compiler}") + ".*built for another"):
+        extensions.load_inline(**asked)
 
 
 def test_importing_a_package_warns_of_nothing(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from package_samples import PLAIN_KERNELS, winner_file
 
-from actors.ship import battery_process
+from actors.ship import battery_process, stages
 from actors.ship.errors import ShipError
-from actors.ship.package import checked_name, opened
+from actors.ship.package import check_license, checked_name, opened
 
 TOP = Path(__file__).parents[2]
 SHIP = (sys.executable, str(TOP / "scripts" / "ship.py"))
@@ -44,12 +44,30 @@ def test_what_is_no_winner_is_refused_in_one_line(tmp_path: Path) -> None:
     assert {"task.py", "full", "gate.py"} == {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["torch", "json", "class", "1x", "a b", "../x", "-x", "é", ""])
+@pytest.mark.parametrize(
+    "name", ["torch", "json", "class", "1x", "a b", "../x", "-x", "é", "", "a" * 101]
+)
 def test_a_name_that_python_or_pip_refuse_is_refused(name: str) -> None:
     """No package shadows torch or the standard library, or has a name that is no name."""
     with pytest.raises(ShipError, match="--name"):
         checked_name(name)
     assert "fused_gelu_2" == checked_name("Fused-GELU.2")
+
+
+@pytest.mark.parametrize("text", ['MIT"', "MIT\nname = 1", "é", "[", " MIT"])
+def test_a_license_that_is_no_spdx_expression_is_refused(text: str) -> None:
+    """It is written into pyproject.toml and build.toml, which must stay what they are."""
+    with pytest.raises(ShipError, match="--license"):
+        check_license(text)
+    for right in ("", "MIT", "Apache-2.0 WITH LLVM-exception", "(MIT OR BSD-3-Clause)"):
+        check_license(right)
+
+
+def test_a_check_that_fails_in_spite_of_its_limit_ends_the_command() -> None:
+    """Limits of two batteries add up; the same ones again are no progress, and are reported."""
+    found = battery_process.limits_of(results(values="passed", compile="failed"))
+    assert {"gate": ("compile", "threads")} == stages.joined({"gate": ("threads",)}, found)
+    assert found == stages.joined(found, found)
 
 
 def results(**outcomes: str) -> battery_process.BatteryResults:

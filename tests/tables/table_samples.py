@@ -45,6 +45,7 @@ def solved(number: int, eager: float, compiled: float | None = None, **more: obj
     row = {
         "state": ProblemState.SOLVED,
         "speed_eager": eager,
+        "is_winner": eager > 1,
         "correct": 5,
         "usd": 0.5,
         "minutes": 2.0,

@@ -29,6 +29,8 @@ def test_a_gain_is_what_a_user_gets() -> None:
     """A slower candidate and none count as 1: the user keeps the task's own module."""
     run = rows_of(solved(1, 4.0), solved(2, 0.5), unsolved(3))
     assert math.isclose(run_gain(run), 4.0 ** (1 / 3))
+    noise = solved(4, 56.0, is_winner=False)  # its interval reaches below 1
+    assert run_gain(rows_of(noise)) == 1.0
     figures = variation_figures({0: run}, {0: run})
     assert figures.success == pytest.approx(2 / 3)
     assert figures.fast == pytest.approx(1 / 3)
@@ -154,3 +156,40 @@ def test_a_phase_refuses_the_processes_of_the_other() -> None:
     """`--evaluators 8` in the agents' phase is a mistake, not eight evaluators."""
     with pytest.raises(UsageError, match="leave out --evaluators"):
         parse_arguments(["--task", "a.py", "--phase", "agents", "--evaluators", "8"])
+
+
+@pytest.mark.long
+def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
+    """References, answers, verdicts: three phases, the folder moved in between; then none is left.
+
+    The second run takes the first one's reference.
+    """
+    task = PROBLEM.replace("{factor}", "2")
+    code = task.replace("class Model(", "class ModelNew(")
+    line = json.dumps({"role": "coder", "advice": "Leave it.", "code": code})
+
+    def phase(name: str, folder: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for file, text in {"own.py": task, "script.jsonl": line,
+                           "stark.toml": "[limits]\ntime_s = 0.1\n"}.items():  # fmt: skip
+            (tmp_path / folder / file).write_text(text)
+        command = [sys.executable, str(TOP / "scripts/compare.py"), "--task", "own.py"]
+        command += ["--vary", "strategy=sampling", "--seeds", "0,1", "--device", "cpu"]
+        command += ["--budget", "1", "--model", f"script:{tmp_path / 'a' / 'script.jsonl'}"]
+        command += ["--phase", name, "--max-minutes", "4"]
+        return subprocess.run(
+            command, cwd=tmp_path / folder, text=True, capture_output=True, timeout=280
+        )
+
+    first = phase("evaluators", "a")
+    assert first.returncode == 0, first.stderr
+    assert "go on with the same command and --phase agents" in first.stderr
+    assert (first.stdout + first.stderr).count("measuring own") <= 1
+    second = phase("agents", "a")
+    assert second.returncode == 0, second.stderr
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "results").rename(tmp_path / "b" / "results")
+    third = phase("evaluators", "b")
+    assert third.returncode == 0, third.stderr
+    assert "is not finished" not in third.stdout
+    assert "go on with" not in third.stderr

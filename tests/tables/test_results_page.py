@@ -77,6 +77,23 @@ def test_a_run_under_way_shows_first_looks_and_counts_what_has_a_verdict(tmp_pat
     assert "6 attempts, 0.100 USD each; all calls: 7.60 USD" in page
 
 
+def test_a_stopped_run_lists_what_was_begun(tmp_path: Path) -> None:
+    """A run of a hundred problems that was stopped after two has two rows, and says so."""
+    sample = Sample(tmp_path / "run", names=(RELU, CONV, "level1_3_New"), status="stopped")
+    sample.db.execute("DELETE FROM node WHERE task = 'level1_3_New' AND number > 0")
+    sample.db.execute(
+        "DELETE FROM node WHERE task = ? AND word = 'correct' AND number > 0", (CONV,)
+    )
+    sample.db.close()
+    page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert "level1_3_New" not in page
+    counted = (
+        "2 problems: 1 with a correct candidate, 1 with a faster one; with 1× elsewhere, 1.58×"
+    )
+    assert counted in page
+    assert "1 others were not begun" in page
+
+
 def test_two_runs_of_one_problem_have_a_winner_each(tmp_path: Path) -> None:
     """The second file is named after its run."""
     for name in ("first", "second"):

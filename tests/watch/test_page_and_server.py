@@ -67,6 +67,7 @@ def test_every_view_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> None
         seen.wait_for_text(".headline", "30 of 30 attempts are done")
         visit(seen, [0, 1, 2, 30])
         assert "The run is over" in seen.text(".headline")
+        assert "USD an attempt" in seen.text(".headline")
 
 
 def test_several_tasks_in_one_table(open_page: OpenPage, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ KEYS = ("title", "backend", "architecture", "operations", "bottleneck", "source"
 OPTIONAL_KEYS = ("row", "needs", "dtype")
 CUDA_ARCHITECTURE = re.compile(r"sm_(\d+)(a|\+)")
 ROW_BOUND = re.compile(r"(?P<least>\d*)(?P<sign>[+-])(?P<most>\d*)")
+SPEEDUP = re.compile(r"(\d+(?:\.\d+)?)x torch")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -66,6 +67,12 @@ class Card(Value, frozen=True, kw_only=True):
     def whole_code(self) -> str:
         """The code that compiles: that of the needed card, then its own."""
         return self.needed_code + self.code
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as torch's own operation it was; 1 where nothing compares."""
+        found = SPEEDUP.search(self.effect)
+        return float(found[1]) if found else 1.0
 
     @property
     def digest(self) -> str:

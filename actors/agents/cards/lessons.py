@@ -49,12 +49,27 @@ LEVERS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("library call", r"cublas|cudnn|onednn|\bmkl\b"),
     )
 )
+# A sentence that says why a lever does not help: "Tensor cores cannot take a maximum".
+REFUSED = re.compile(
+    r"\bcan(?:no|')t\b|\bgains? nothing\b|\bnot needed\b|\buseless\b|\bno use\b", re.IGNORECASE
+)
+_TIME = r"(?P<{0}>\d[\d.,]*)\s*(?P<{0}_unit>µs|us|ms)"
 PROMISES = (
-    re.compile(r"from\s+~?(?P<old>[\d.,]+)\s*(?:µs|us|ms)\s+(?:down )?to\s+~?(?P<new>[\d.,]+)"),
-    re.compile(r"(?P<times>\d+(?:\.\d+)?)\s*(?:x\b|×|times (?:as fast|faster))"),
+    re.compile(rf"from\s+~?{_TIME.format('old')}\s+(?:down )?to\s+~?{_TIME.format('new')}"),
+    re.compile(
+        rf"{_TIME.format('new')}(?: in all)?,? (?:instead of|against|where [^.;]{{0,40}})\s*"
+        rf"{_TIME.format('old')}"
+    ),
+    # A size, "256 x 128" or "m16n8k16", is no promise.
+    re.compile(
+        r"(?<![\dx×.])(?<!x )(?P<times>\d+(?:\.\d+)?)\s*(?:x\b|×|times (?:as fast|faster))(?!\s*\d)"
+    ),
     re.compile(r"(?P<faster>\d+(?:\.\d+)?)\s*%\s*(?:faster|speed)"),
     re.compile(r"(?P<less>\d+(?:\.\d+)?)\s*%\s*(?:less|fewer|of the time|shorter|saved)"),
 )
+
+
+LessonKey = tuple[str, str, str, bool]  # operation, architecture, lever, from PyTorch's own
 
 
 class LessonError(Exception):
@@ -66,6 +81,7 @@ class LeverAttempt(Value, frozen=True, kw_only=True):
 
     run: str
     operations: tuple[str, ...]  # of its task, the likely dearest first
+    from_module: bool = False  # whether it changed the task's own module
     architecture: str
     advice: str
     parent_us: float | None  # None: the parent has no time
@@ -78,6 +94,7 @@ class Lesson(Value, frozen=True, kw_only=True):
     operation: str
     architecture: str
     lever: str
+    from_module: bool = False  # whether the sources that were changed were the tasks' own modules
     attempts: int
     correct: int
     promised: float | None = None  # the median of the promises that were stated
@@ -93,15 +110,17 @@ class Lesson(Value, frozen=True, kw_only=True):
         if self.measured is not None and self.least is not None and self.most is not None:
             measured = f"measured {self.measured:.3g}x ({self.least:.3g} to {self.most:.3g})"
         tries = "attempt" if self.attempts == 1 else "attempts"
+        start = ", from PyTorch's own" if self.from_module else ""
         return (
-            f"{self.operation}, {self.architecture}, {self.lever}: {promised}, {measured}; "
+            f"{self.operation}, {self.architecture}, {self.lever}{start}: {promised}, {measured}; "
             f"{self.attempts} {tries}, {self.correct} correct"
         )
 
 
 def levers_of(advice: str) -> tuple[str, ...]:
     """Return the levers that a plan names."""
-    return tuple(lever for lever, pattern in LEVERS if pattern.search(advice))
+    sentences = [one for one in re.split(r"(?<=[.;])\s+", advice) if not REFUSED.search(one)]
+    return tuple(lever for lever, pattern in LEVERS if any(map(pattern.search, sentences)))
 
 
 def promise_of(advice: str) -> float | None:
@@ -110,12 +129,20 @@ def promise_of(advice: str) -> float | None:
         found = pattern.search(advice)
         if found is None:
             continue
-        named = {name: float(text.replace(",", "").rstrip(".") or 0) for name, text
-                 in found.groupdict().items()}  # fmt: skip
-        promise = _promise(named)
+        promise = _promise(_numbers(found.groupdict()))
         if promise is not None and 1.0 <= promise <= MAX_PROMISE:
             return promise
     return None
+
+
+def _numbers(named: dict[str, str]) -> dict[str, float]:
+    """Return the numbers of a promise, all times in microseconds."""
+    numbers = {}
+    for name, text in named.items():
+        if not name.endswith("_unit"):
+            scale = 1000.0 if named.get(f"{name}_unit") == "ms" else 1.0
+            numbers[name] = scale * float(text.replace(",", "").rstrip(".") or 0)
+    return numbers
 
 
 def _promise(named: dict[str, float]) -> float | None:
@@ -142,28 +169,32 @@ def architecture_of(device: Device) -> str:
 
 
 def mine(attempts: Iterable[LeverAttempt]) -> list[Lesson]:
-    """Return the lessons of judged attempts, those of most attempts first."""
-    groups: dict[tuple[str, str, str], list[LeverAttempt]] = defaultdict(list)
+    """Return the lessons of judged attempts, those of most attempts first.
+
+    A first kernel in place of PyTorch's and a change of a kernel are different lessons: the gain of
+    the first is mostly that of leaving eager operators.
+    """
+    groups: dict[LessonKey, list[LeverAttempt]] = defaultdict(list)
     for attempt in attempts:
         operation = attempt.operations[0] if attempt.operations else "unknown"
         for lever in levers_of(attempt.advice):
-            groups[operation, attempt.architecture, lever].append(attempt)
+            key = operation, attempt.architecture, lever, attempt.from_module
+            groups[key].append(attempt)
     found = [_lesson(key, group) for key, group in groups.items()]
-    return sorted(
-        found, key=lambda one: (-one.attempts, one.operation, one.architecture, one.lever)
-    )
+    return sorted(found, key=lambda one: (-one.attempts, _key(one)))
 
 
-def _lesson(key: tuple[str, str, str], group: Sequence[LeverAttempt]) -> Lesson:
+def _lesson(key: LessonKey, group: Sequence[LeverAttempt]) -> Lesson:
     promises = [p for one in group if (p := promise_of(one.advice)) is not None]
     gains = [
         one.parent_us / one.us for one in group if one.us is not None and one.parent_us is not None
     ]
-    operation, architecture, lever = key
+    operation, architecture, lever, from_module = key
     return Lesson(
         operation=operation,
         architecture=architecture,
         lever=lever,
+        from_module=from_module,
         attempts=len(group),
         correct=sum(one.us is not None for one in group),
         promised=median(promises) if promises else None,
@@ -193,7 +224,7 @@ def read(path: Path) -> list[Lesson]:
 def accept(path: Path, numbers: Sequence[int], folder: Path) -> list[Lesson]:
     """Put lines of a proposal (all, or by number from 1) into a folder's lessons; returns all.
 
-    A line replaces the kept line of the same operation, architecture and lever.
+    A line replaces the kept line of the same operation, architecture, lever and start.
     """
     proposed = read(path)
     wrong = [number for number in numbers if not 1 <= number <= len(proposed)]
@@ -208,8 +239,8 @@ def accept(path: Path, numbers: Sequence[int], folder: Path) -> list[Lesson]:
     return lessons
 
 
-def _key(lesson: Lesson) -> tuple[str, str, str]:
-    return lesson.operation, lesson.architecture, lesson.lever
+def _key(lesson: Lesson) -> LessonKey:
+    return lesson.operation, lesson.architecture, lesson.lever, lesson.from_module
 
 
 def accepted_lessons() -> list[Lesson]:

@@ -4,11 +4,13 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
 
 1. A card is considered if it is for the task's backend, its code runs on the device, an input has
    the card's type, and the task's longest row is within the card's bounds.
-2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).
-   Element-wise work takes a turn only if there is nothing else.
+2. The task's operations take turns, the dearest first by the measured times of PyTorch's operators
+   (`operation_times`), the likely dearest where they are not known (`task_operations.ORDER`).
+   Element-wise work takes a turn if it takes a tenth of the time, and after all others.
 3. Among the cards of an operation those for the given bottleneck come first, then those about this
-   operation, then those with an epilogue where the task has one, then those for rows of the task's
-   length, then those of the newest architecture, then by name.
+   operation, then those for rows of the task's length, then, of cards for all rows, those with the
+   largest measured effect beside torch (effects on different rows do not compare), then those with
+   an epilogue where the task has one, then those of the newest architecture, then by name.
 4. A card for any operation comes first where launches or latency are the bottleneck; else it is
    left out.
 5. A card that needs others comes behind them, or not at all where there is no place for all.
@@ -26,10 +28,12 @@ from actors.agents.cards.card import (
     load_cards,
     needed_cards,
 )
+from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
 from protocol.values import Backend, Device, Reference, Task
 
 MAX_CARDS = 3
+SPLIT_PRODUCT_GAIN = 4.0  # three bfloat16 products beside one in float32, on an H100
 LAUNCH_BOUND = ("launch", "latency")
 FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
 SIDE_WORK = ("elementwise", "epilogue")
@@ -65,18 +69,26 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
-    turns = [one for one in operations if one not in SIDE_WORK] or list(operations)
+    turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
-    lists = [_ranked(fitting, one, operations, bottleneck) for one in turns]
     chosen: list[Card] = []
-    while any(lists):
-        for ranked in lists:
-            added: list[Card] = []
-            while ranked and not added:
-                added = _added(ranked.pop(0), chosen, fitting)
-            chosen += added
+    for group in (turns, ["elementwise"] if "elementwise" in operations else []):
+        lists = [_ranked(fitting, one, operations, bottleneck) for one in group]
+        while any(lists):
+            for ranked in lists:
+                added: list[Card] = []
+                while ranked and not added:
+                    added = _added(ranked.pop(0), chosen, fitting)
+                chosen += added
     return tuple(chosen)
+
+
+def _turns(operations: tuple[str, ...], reference: Reference) -> list[str]:
+    """Return the operations that take turns, in order."""
+    times = reference.facts.operations if reference.facts is not None else ()
+    ordered = by_time(operations, times) if times else operations
+    return [one for one in ordered if one not in SIDE_WORK or (times and one == "elementwise")]
 
 
 def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[Card]:
@@ -88,9 +100,14 @@ def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[
 
 
 def floor_bottleneck(reference: Reference) -> str:
-    """Return what the task's least time consists of, by the judge's facts; "" if not measured."""
+    """Return what the task's least time consists of, by the judge's facts; "" if not measured.
+
+    Split products do a float32 product's operations in a part of the time at its own rate.
+    """
     floor = reference.facts.floor if reference.facts is not None else None
-    parts = floor.parts if floor is not None else {}
+    parts = dict(floor.parts) if floor is not None else {}
+    if "operations" in parts and "float32[" in reference.inputs:
+        parts["operations"] /= SPLIT_PRODUCT_GAIN
     return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 
 
@@ -121,12 +138,14 @@ def runs_on(card: Card, device: Device) -> bool:
 def _ranked(
     cards: Iterable[Card], operation: str, operations: tuple[str, ...], bottleneck: str
 ) -> list[Card]:
-    def key(card: Card) -> tuple[bool, bool, bool, bool, int, str]:
+    def key(card: Card) -> tuple[bool, bool, bool, float, bool, int, str]:
+        is_for_rows = bool(card.least_row or card.most_row)
         return (
             bool(bottleneck) and bottleneck not in card.bottleneck,
             card.operations[0] != operation,
+            not is_for_rows,
+            0.0 if is_for_rows else -card.speedup,
             "epilogue" not in set(card.operations) & set(operations),
-            not (card.least_row or card.most_row),
             -_newness(card),
             card.name,
         )

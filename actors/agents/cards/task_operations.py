@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 NOT_THE_MODULE = frozenset(["get_inputs", "get_init_inputs"])
@@ -56,6 +56,7 @@ SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")
 CROSS_ENTROPY = re.compile(r"cross_entropy|CrossEntropy")
 # A row of a module that normalises more than the last dimension: all dimensions but the first.
 MANY_DIMENSIONS = 4
+MATRIX = 2
 
 
 def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
@@ -67,11 +68,14 @@ def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    rank = max((len(shape) for shape in _shapes(inputs)), default=0)
+    shapes = _shapes(inputs)
+    rank = max((len(shape) for shape in shapes), default=0)
     found: set[str] = set()
+    layers, constants = _own_attributes(tree), _constants(tree)
     for node in _module_nodes(tree):
         if isinstance(node, ast.Call):
-            found |= set(_called(node, rank))
+            if ast.unparse(node.func) not in layers:
+                found |= set(_called(node, rank, constants))
         elif isinstance(node, ast.BinOp | ast.AugAssign):
             found.add("matmul" if isinstance(node.op, ast.MatMult) else "elementwise")
         elif isinstance(node, ast.For) and _is_over_steps(node):
@@ -80,7 +84,18 @@ def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
         found.add("attention")
     if "elementwise" in found and found & {"matmul", "conv"}:
         found.add("epilogue")
+    found = _of_shapes(found, shapes)
     return tuple(operation for operation in ORDER if operation in found)
+
+
+def _of_shapes(found: set[str], shapes: list[list[int]]) -> set[str]:
+    """Return the classes that remain when the inputs' shapes are known."""
+    matrices = [shape for shape in shapes if len(shape) > 1]
+    if "matmul" in found and any(shape[-1] == 1 for shape in matrices):
+        found = found - {"matmul"} | {"reduction"}  # a matrix and a vector: bound by its bytes
+    if "batch-norm" in found and max(map(len, matrices), default=0) == MATRIX:
+        found = found - {"batch-norm"} | {"column-reduction"}  # a matrix' channels are columns
+    return found
 
 
 def longest_row(inputs: str, outputs: str, operations: tuple[str, ...]) -> int | None:
@@ -88,10 +103,13 @@ def longest_row(inputs: str, outputs: str, operations: tuple[str, ...]) -> int |
 
     `inputs` and `outputs` are the reference's descriptions, such as "float32[64, 1024]".
     """
+    shapes = _shapes(f"{inputs} {outputs}")
+    if "attention" in operations:  # [batch, heads, length, size of a head]; else it is not known
+        return max((shape[-1] for shape in shapes if len(shape) == MANY_DIMENSIONS), default=None)
     is_norm = "norm" in operations
     rows = [
         prod(shape[1:]) if is_norm and len(shape) >= MANY_DIMENSIONS else shape[-1]
-        for shape in _shapes(f"{inputs} {outputs}")
+        for shape in shapes
     ]
     return max(rows, default=None)
 
@@ -104,11 +122,55 @@ def _shapes(description: str) -> list[list[int]]:
 
 def _module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
     for statement in tree.body:
-        if not (isinstance(statement, ast.FunctionDef) and statement.name in NOT_THE_MODULE):
+        is_function = (
+            isinstance(statement, ast.FunctionDef) and statement.name not in NOT_THE_MODULE
+        )
+        if is_function or isinstance(statement, ast.ClassDef):
             yield from ast.walk(statement)
 
 
-def _called(call: ast.Call, rank: int) -> Iterator[str]:
+def _own_attributes(tree: ast.Module) -> set[str]:
+    """Return what a class assigns to itself, "self.conv2d": its call says nothing of its kind."""
+    return {
+        ast.unparse(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and isinstance(node.value, ast.Call)
+    }
+
+
+def _constants(tree: ast.Module) -> dict[str, int]:
+    """Return the attributes that a class takes from numbers of `get_init_inputs`: "self.dim" -> 1.
+
+    Of several classes that assign an attribute the last one counts.
+    """
+    known = {
+        target.id: statement.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    values: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs":
+            returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+            values = next((each.elts for each in returned if isinstance(each, ast.List)), [])
+    found: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            given = dict(zip([each.arg for each in node.args.args[1:]], values, strict=False))
+            for each in ast.walk(node):
+                if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name):
+                    value = given.get(each.value.id)
+                    value = known.get(value.id) if isinstance(value, ast.Name) else value
+                    if isinstance(value, ast.Constant) and type(value.value) is int:
+                        found |= {ast.unparse(target): value.value for target in each.targets}
+    return found
+
+
+def _called(call: ast.Call, rank: int, constants: Mapping[str, int]) -> Iterator[str]:
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     operation = next((op for op, pattern in NAMES if pattern.fullmatch(name)), None)
@@ -124,7 +186,7 @@ def _called(call: ast.Call, rank: int) -> Iterator[str]:
         yield "softmax"
     if operation != "reduction":
         return
-    dimension = _dimension(call)
+    dimension = _dimension(call, constants)
     if _is_of_all(call):
         yield "loss"  # one number of a whole tensor
     elif dimension is not None and 0 <= dimension < max(rank - 1, 1):
@@ -156,13 +218,15 @@ def _is_of_all(call: ast.Call) -> bool:
     return not call.keywords and len(call.args) == int(is_torch)
 
 
-def _dimension(call: ast.Call) -> int | None:
+def _dimension(call: ast.Call, constants: Mapping[str, int]) -> int | None:
     """Return the one dimension that a reduction names as a number; None for several or the last."""
     values = [keyword.value for keyword in call.keywords if keyword.arg in ("dim", "axis")]
-    values += [argument for argument in call.args if isinstance(argument, ast.Constant)]
+    values += call.args
     for value in values:
-        if isinstance(value, ast.Constant) and isinstance(value.value, int):
+        if isinstance(value, ast.Constant) and type(value.value) is int:
             return value.value
+        if isinstance(value, ast.Attribute) and ast.unparse(value) in constants:
+            return constants[ast.unparse(value)]
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from protocol.cases import reference_case_lines, result_case_lines
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Reference, Verdict
-from protocol.variant_lines import variant_lines
+from protocol.variant_lines import brief_variant_lines
 
 # Figures of a verdict's profile that tell an agent what to change.
 SHOWN_FIGURES = ("task", "labels")
@@ -38,7 +38,7 @@ def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
     profile = verdict.profile or {}
     figures = [f"{name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
     known = verdict_fact_lines(verdict.facts, reference.facts)
-    return [*result_case_lines(verdict.cases), *known, *figures, *variant_lines(verdict)]
+    return [*result_case_lines(verdict.cases), *known, *figures, *brief_variant_lines(verdict)]
 
 
 def least_us(reference: Reference) -> float | None:

@@ -83,13 +83,16 @@ def duration(microseconds: float) -> str:
 
 
 def comparisons(score_us: float, reference: Reference) -> list[str]:
-    """Return a time as multiples of PyTorch's own, and of the least time where that is known."""
+    """Return a time as multiples of PyTorch's own, and of the reference's floor where it is known.
+
+    An exact shortcut may be below that floor, so it is not called a least time.
+    """
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
     least = least_us(reference)
     if least:
-        found.append(f"{score_us / least:.3g} × the least time")
+        found.append(f"{score_us / least:.3g} × the reference's floor")
     return found
 
 
@@ -126,7 +129,7 @@ def _direction(work: AgentWork, attempt: int) -> str:
     """Return an attempt's stance, and its scope where the node has several launches to merge."""
     stances = fitting_stances(work)
     chosen = stances[attempt % len(stances)]
-    if _launches(work) == 1:
+    if not _can_merge(work):
         return chosen
     scopes = SCOPES[_family(work)]
     return f"{chosen}; {scopes[(attempt + attempt // len(stances)) % len(scopes)]}"
@@ -143,10 +146,19 @@ def fitting_stances(work: AgentWork) -> tuple[str, ...]:
     operations = task_operations(work.task.source, work.reference.inputs)
     if operations and not PRODUCTS & {*operations}:
         unfit.add("tensor cores")
-    if _launches(work) == 1:
+    if not _can_merge(work):
         unfit.add("fusion")
     stances = STANCES[_family(work)]
     return tuple(one for one in stances if one.partition(":")[0] not in unfit)
+
+
+def _can_merge(work: AgentWork) -> bool:
+    """Whether the node has, or may have, more than one launch or operator to merge."""
+    reference = work.reference.facts
+    is_root = work.node.node == work.root.node
+    if is_root and reference is not None and len(reference.operations) == 1:
+        return reference.more_operations > 0
+    return _launches(work) != 1
 
 
 def _launches(work: AgentWork) -> int | None:

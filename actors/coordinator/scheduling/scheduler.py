@@ -15,7 +15,13 @@ from collections.abc import Collection, Iterable, Mapping
 from actors.coordinator.scheduling.leases import GrantedLease, LeaseEnd, LeaseTable
 from actors.coordinator.scheduling.retry_policy import LossCounter
 from actors.coordinator.scheduling.slots import SlotTable
-from actors.coordinator.scheduling.work_queue import ANY_WORKER, Placement, WorkQueue, task_of
+from actors.coordinator.scheduling.work_queue import (
+    ANY_WORKER,
+    KIND_MEMORY_S,
+    Placement,
+    WorkQueue,
+    task_of,
+)
 from actors.coordinator.scheduling.workers import (
     LOCAL_PEER,
     LeastLoaded,
@@ -34,14 +40,15 @@ BACKGROUND_MINOR = 2  # peers of an older protocol do not know background work
 class Scheduler:
     """Every peer, every lease, and the work that waits for a free peer."""
 
-    def __init__(self, *, lease_s: float, epoch: int) -> None:
+    def __init__(self, *, lease_s: float, epoch: int, kind_memory_s: float = KIND_MEMORY_S) -> None:
+        """`kind_memory_s`: how long work waits for a device of the kind that it is for."""
         self.lease_s = lease_s
         self.peers: dict[str, Peer] = {}
         self._leases = LeaseTable(lease_s=lease_s, epoch=epoch)
         self.grants: Mapping[str, GrantedLease] = self._leases.grants  # by work
         self._slots = SlotTable(lease_s=lease_s)
         self.silent: Mapping[str, Peer] = self._slots.silent  # and not known to be dead
-        self._queue = WorkQueue(self.peers)
+        self._queue = WorkQueue(self.peers, kind_memory_s)
         self._losses = LossCounter()
         self._least_loaded = {role: LeastLoaded(self.peers) for role in Role}
         self._arrivals = 0  # peers that said Hello so far

@@ -87,9 +87,13 @@ class TaskQueues:
 class WorkQueue:
     """All work that is not done: its placements, and the queues of unleased work."""
 
-    def __init__(self, peers: Mapping[str, Peer]) -> None:
-        """`peers`: all connected peers, by incarnation."""
+    def __init__(self, peers: Mapping[str, Peer], kind_memory_s: float = KIND_MEMORY_S) -> None:
+        """`peers`: all connected peers, by incarnation.
+
+        `kind_memory_s`: how long work waits for a device of its kind.
+        """
         self._peers = peers
+        self._kind_memory_s = kind_memory_s
         order: dict[str, int] = {}
         self._waiting = {role: TaskQueues(order) for role in Role}
         self._background = {role: TaskQueues(order) for role in Role}
@@ -195,13 +199,13 @@ class WorkQueue:
         """Whether a peer's device is of the kind that the placement asks for.
 
         Figures of different devices are never compared, so work waits for a device of the kind
-        that its task was measured on.  Where none has come for `KIND_MEMORY_S`, any device will do:
+        that its task was measured on.  Where none has come for that long, any device will do:
         a score is the ratio to the reference, taken in turn on one and the same device.
         """
         if not placement.kind:
             return True
         seen_at = self._kind_seen_at.setdefault(placement.kind, now)
-        return peer.kind == placement.kind or now - seen_at > KIND_MEMORY_S
+        return peer.kind == placement.kind or now - seen_at > self._kind_memory_s
 
     def note_device_kind(self, peer: Peer) -> None:
         """Note that a device of the peer's kind is available now."""

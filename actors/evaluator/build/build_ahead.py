@@ -24,6 +24,7 @@ from protocol.values import DeviceKind
 
 MIN_STORE_LEVEL = 2  # from this sandbox level on, no child can write to the store
 MAX_AHEAD = 4
+SLOTS_FOR_BOTH = 4  # from so many build slots on, headers are prepared beside builds
 RESERVED_CORES = 2  # cores for judge and runner, which are on the clock
 
 
@@ -45,9 +46,17 @@ class Builder:
         self._toolkits = ToolkitProvider(log_line)
 
     def toolkit(
-        self, source: str, zygote: ZygoteClient, arch: str, is_cancelled: Callable[[], bool]
+        self,
+        source: str,
+        zygote: ZygoteClient,
+        arch: str,
+        is_cancelled: Callable[[], bool],
+        meanwhile: Callable[[], bool] | None = None,
     ) -> str:
-        """Return the key of the toolkit to build `source` with, prepared now; "" for none."""
+        """Return the key of the toolkit to build `source` with, prepared now; "" for none.
+
+        `meanwhile`: as for `ToolkitProvider.toolkit_for`.
+        """
         store = self._confinements.store
         if store is None or not may_compile(source):
             return ""
@@ -60,6 +69,7 @@ class Builder:
             lambda: self._confinements.toolkit_confinement(store, arch),
             is_cancelled,
             cuda=self._confinements.kind == "cuda",
+            meanwhile=meanwhile,
         )
 
     def build_stage(
@@ -70,9 +80,10 @@ class Builder:
         arch: str,
         is_cancelled: Callable[[], bool],
         modules: Mapping[str, str] = NO_MODULES,
+        meanwhile: Callable[[], bool] | None = None,
     ) -> BuildStage:
         """Return the build of `source` in `folder`, once its toolkit is prepared."""
-        toolkit = self.toolkit(source, zygote, arch, is_cancelled)
+        toolkit = self.toolkit(source, zygote, arch, is_cancelled, meanwhile)
         return BuildStage(
             zygote,
             self._confinements.confinement(folder, trusted=False, arch=arch, toolkit=toolkit),
@@ -135,7 +146,7 @@ class BuildAhead:
 
         try:
             stage = self._builder.build_stage(
-                source, self._zygote, folder, arch, is_stopped, modules
+                source, self._zygote, folder, arch, is_stopped, modules, self._meanwhile()
             )
             built = stage.run(self._limits.build_s)
             if built.fault is not None:
@@ -149,6 +160,10 @@ class BuildAhead:
         except BaseException:
             self._scratch.remove(folder)
             raise
+
+    def _meanwhile(self) -> Callable[[], bool] | None:
+        """Return when headers that are prepared beside builds are no longer wanted."""
+        return self._closed.is_set if slots_here(RESERVED_CORES) >= SLOTS_FOR_BOTH else None
 
     def remove(self, built: BuildResult) -> None:
         """Remove a candidate's folder."""

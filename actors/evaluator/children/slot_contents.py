@@ -2,6 +2,7 @@
 
 Drawing the inputs of hundreds of calls takes seconds where `get_inputs` draws on the host; mixing
 takes as long as copying.  What holds for the element at one place of every draw holds for the mix.
+A factor for each slot makes floating values differ from those of all others (`slot_scaling`).
 What is a property of many elements (sorted, distinct, rows that add up to one) may not: such a
 tensor is taken whole from one of the draws, and a task of which nothing can be mixed, or which does
 not work on the mix, has a draw of its own in each slot.  Trusted; runs in the referee.
@@ -16,6 +17,7 @@ from collections.abc import Callable
 
 import torch
 
+from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
@@ -54,6 +56,8 @@ class MixedTensor:
         self.leaf = leaf
         self.begin = begin
         self.is_mixed = is_mixed
+        self.is_scaled = False  # each slot's values have a factor
+        self._factors: torch.Tensor | None = None
         self._word = _word_bytes(leaf) if leaf.nbytes else 1
         self._mask = torch.empty(0, dtype=torch.bool)
         self._chosen = self._mask  # slots × words: whether the first draw's word counts
@@ -85,15 +89,25 @@ class MixedTensor:
         rng = random.Random(seed)  # noqa: S311  # the seed is the secret
         self._choose(count, len(first), rng, first.device)
         if places.device != first.device:  # a card that shares no memory
-            places.copy_(torch.where(self._chosen, first, second))
+            places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
         torch.where(self._chosen, first, second, out=places)
+        self._scaled(places, self._factors)
         if self._last is not None:
-            places.scatter_(1, self._last, self._turned(self._last, self._chosen, first, second))
+            turned = self._turned(self._last, self._chosen, first, second)
+            places.scatter_(1, self._last, self._scaled(turned, self._factors))
+
+    def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
+        """Multiply the values in their memory; return the words."""
+        if factors is not None:
+            slot_scaling.as_values(self.leaf, words).mul_(factors)
+        return words
 
     def _choose(self, count: int, length: int, rng: random.Random, device: torch.device) -> None:
         self._last = None
+        if self.is_scaled:
+            self._factors = slot_scaling.factors(self.leaf, count, rng, device)
         if not self.is_mixed:
             rows = [[rng.random() < 0.5] for _slot in range(count)]
             self._chosen = torch.tensor(rows, device=device)
@@ -125,7 +139,8 @@ class MixedTensor:
         if self._last is not None:
             last = self._last[slot]
             mixed[last] = self._turned(last, self._chosen[slot], first, second)
-        return mixed.view(torch.uint8)
+        factor = None if self._factors is None else self._factors[slot]
+        return self._scaled(mixed, factor).view(torch.uint8)
 
 
 class SlotContents:
@@ -154,19 +169,29 @@ class SlotContents:
         begins = offsets(self.layout, SLOT_ALIGNMENT)
         self._tensors = []
         for leaf, begin, one, other in zip(leaves, begins, first, second, strict=False):
-            if leaf.nbytes:
-                is_mixed = _can_mix(leaf, one, other)
-                self._tensors.append(MixedTensor(leaf, begin, is_mixed=is_mixed))
-            else:
-                self._tensors.append(MixedTensor(leaf, begin, is_mixed=False))
+            is_mixed = bool(leaf.nbytes) and _can_mix(leaf, one, other)
+            tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
+            tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
+            self._tensors.append(tensor)
         if not any(tensor.is_mixed for tensor in self._tensors):
             return False
-        mixed = [
-            _half_of_each(one, other, leaf) if tensor.is_mixed else one
-            for tensor, leaf, one, other in zip(self._tensors, leaves, first, second, strict=True)
-        ]
-        self.is_mixing = works_on(self._inputs(mixed))
+        if works_on(self._inputs(self._tried(first, second))):
+            self.is_mixing = True
+        elif any(tensor.is_scaled for tensor in self._tensors):
+            for tensor in self._tensors:
+                tensor.is_scaled = False
+            self.is_mixing = works_on(self._inputs(self._tried(first, second)))
         return self.is_mixing
+
+    def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return what a slot may hold, as bytes."""
+        tried = []
+        for tensor, one, other in zip(self._tensors, first, second, strict=True):
+            raw = _half_of_each(one, other, tensor.leaf) if tensor.is_mixed else one
+            if tensor.is_scaled:
+                slot_scaling.as_values(tensor.leaf, raw).mul_(1 - slot_scaling.MOST)
+            tried.append(raw)
+        return tried
 
     def prepare(self, seed: int) -> None:
         """Hold what the slots are filled with."""

@@ -18,7 +18,6 @@ from actors.evaluator.fastbuild.request.flag_set import canonical
 from protocol.values import Value
 
 Binding = Literal["table", "pybind"]
-BINDINGS: tuple[Binding, ...] = ("table", "pybind")
 BINDING_DEFINES: dict[Binding, str] = {"table": "-DSTARK_TABLE", "pybind": "-DSTARK_PYBIND"}
 # Names in a compiler's output when a function has a type that the table does not know.
 LAYOUT_ASSERTION = re.compile(r"stark::KindOf|stark::Guarded|stark::Table")

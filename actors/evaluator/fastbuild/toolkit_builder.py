@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from actors.evaluator.fastbuild.cxx_compile import BINDINGS, Binding, precompile_header
+from actors.evaluator.fastbuild.cxx_compile import Binding, precompile_header
 from actors.evaluator.fastbuild.headers.cuda_header_tree import generate_cuda_headers
 from actors.evaluator.fastbuild.headers.graph_headers import SOURCE_FILE, generate_graph_headers
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
@@ -102,7 +102,8 @@ def _make_all(
 
     Returns "other kinds" if the binding changed a header that was precompiled meanwhile.
     """
-    with ThreadPoolExecutor(slots_here()) as pool:
+    # One compiler needs the longest for a new toolkit: it leaves room for a header beside it.
+    with ThreadPoolExecutor(is_new + slots_here()) as pool:
         finish = pool.submit(_finish, toolkit.folder, toolkit.index, deadline) if is_new else None
         headers = [pool.submit(_precompile, toolkit, each, deadline) for each in flag_sets]
         try:
@@ -154,7 +155,7 @@ def _finish(folder: Path, index: OperatorIndex, deadline: Deadline) -> bool:
 
     Returns whether the binding has the usual kinds of types, for which its headers were written.
     """
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as pool:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
         scratch = Path(name)
         request = probe_request(scratch, FlagSet())
         commands = request.commands(deadline)
@@ -169,8 +170,9 @@ def _finish(folder: Path, index: OperatorIndex, deadline: Deadline) -> bool:
         )
         # One compiler needs the longest for the binding; the others work at the same time.
         binding = pool.submit(probe.build_binding)
+        names = pool.submit(probe.write_names)
         probe.check_light_headers()
-        probe.write_names()
+        names.result()
         linker, has_usual_kinds = binding.result()
         (folder / LINKER_FILE).write_text(linker, encoding="ascii")
     (folder / COMPLETE_FILE).touch()
@@ -188,10 +190,9 @@ def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None
         compilations = request.commands(deadline).compilations
         # A build slot has two cores or more (`build_slots`): each compiler uses one.
         with ThreadPoolExecutor(2 if slots_here() == 1 else 3) as pool:
-            running = [
-                pool.submit(precompile_header, toolkit, compilations[0], *kind, deadline)
-                for kind in _kinds_of_precompiled_headers(flag_set)
-            ]
+            binding, added = _precompiled_kind(flag_set)
+            of_cxx = (toolkit, compilations[0], binding, added, deadline)
+            running = [pool.submit(precompile_header, *of_cxx)]
             if flag_set.with_cuda:
                 context = BuildContext(
                     toolkit=toolkit,
@@ -225,12 +226,10 @@ def _compile_graphs(toolkit: Toolkit, deadline: Deadline) -> None:
             unfinished.replace(toolkit.graphs)
 
 
-def _kinds_of_precompiled_headers(flag_set: FlagSet) -> list[tuple[Binding, tuple[str, ...]]]:
-    """Return binding and added headers of each header for C++ sources with this flag set.
+def _precompiled_kind(flag_set: FlagSet) -> tuple[Binding, tuple[str, ...]]:
+    """Return binding and added headers of the header for C++ sources with this flag set.
 
-    A source that needs parts of torch beyond tensors is the only C++ one, as a rule.
+    A source that needs pybind11, or parts of torch beyond tensors, is the only C++ one, as a rule.
     """
     added = tuple(header for header in flag_set.cpp_headers if header != PYBIND)
-    if not added:
-        return [(binding, ()) for binding in BINDINGS]
-    return [("pybind" if PYBIND in flag_set.cpp_headers else "table", added)]
+    return "pybind" if PYBIND in flag_set.cpp_headers else "table", added

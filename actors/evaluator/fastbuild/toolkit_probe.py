@@ -30,12 +30,21 @@ from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
 from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
 from actors.evaluator.fastbuild.request.flag_set import FlagSet
+from actors.evaluator.fastbuild.store.build_slots import slots_here
 from actors.evaluator.fastbuild.store.build_store import ToolkitMissingError
 
 KINDS_HEADER = "light/stark/kinds.h"
 FASTER_LINKERS = ("-fuse-ld=gold",)
 # -O2 takes twice as long (40 s instead of 20) and makes no call measurably faster.
 QUIET = ("-O1", "-g0", "-w", "-fvisibility=hidden")
+# Loads a library that is made meanwhile: torch's import takes as long as a part of that.
+_LOADER = """import ctypes, os, sys, time, torch
+is_made, library, limit_s = sys.argv[1:]
+until = time.monotonic() + float(limit_s)
+while not os.path.exists(is_made) and time.monotonic() < until:
+    time.sleep(0.02)
+ctypes.CDLL(library, os.RTLD_NOW)
+"""
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 CXX_PROBE = """#include <torch/extension.h>
 torch::Tensor probe(torch::Tensor x) {
@@ -86,7 +95,6 @@ class ToolkitProbe:
         for has_all_kinds in (True, False):
             if not has_all_kinds:
                 write_kinds(self.folder, has_all=False)
-            self._compile_binding()
             if self._binding_loads():
                 return self._faster_linker(), has_all_kinds
         raise ToolkitMissingError("the binding can't be loaded with this torch")
@@ -104,14 +112,27 @@ class ToolkitProbe:
         (self.folder / file).write_text("\n".join(sorted(names)), encoding="utf-8")
 
     def _compile_binding(self) -> None:
-        with ThreadPoolExecutor(len(BINDING_FILES)) as pool:
-            list(pool.map(self._compile_binding_file, BINDING_FILES))
+        """Compile its files at the same time; as one file where other work waits for the core.
 
-    def _compile_binding_file(self, file: str) -> None:
-        path = (NATIVE / file).with_suffix(".cpp")
+        Each file parses torch and pybind11, which is more than half of its time.
+        """
+        sources = {file: (NATIVE / file).with_suffix(".cpp") for file in BINDING_FILES}
+        if slots_here() == 1:
+            one, *others = BINDING_FILES
+            whole = self.scratch / "whole_binding.cpp"
+            write_file(
+                whole, "\n".join(path.read_text(encoding="utf-8") for path in sources.values())
+            )
+            nothing = self.scratch / "nothing.cpp"
+            write_file(nothing, "")
+            sources = {one: whole, **dict.fromkeys(others, nothing)}
+        with ThreadPoolExecutor(len(sources)) as pool:
+            list(pool.map(self._compile_binding_file, sources, sources.values()))
+
+    def _compile_binding_file(self, file: str, path: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             flags = self._light_flags(CandidateSource.read(str(path)), Path(scratch))
-            end = ["-c", str(path), "-o", file]
+            end = [f"-I{NATIVE}", "-c", str(path), "-o", file]
             argv = [self.compilation.compiler, *flags, *QUIET, *end]
             ran = run_compiler(argv, self.folder, self.deadline)
         if ran.status:
@@ -129,13 +150,21 @@ class ToolkitProbe:
         return [*self.link[:at], *(str(self.folder / file) for file in BINDING_FILES), *rest]
 
     def _binding_loads(self) -> bool:
-        """Whether a library made of the binding finds all its symbols in torch's libraries."""
+        """Compile it; whether a library made of it finds all its symbols in torch's libraries."""
         argv = self._binding_link()
-        if run_compiler(argv, self.scratch, self.deadline).status:
-            return False
         library = self.scratch / argv[argv.index("-o") + 1]
-        program = f"import os, ctypes, torch; ctypes.CDLL({str(library)!r}, os.RTLD_NOW)"
-        return not run_compiler([sys.executable, "-c", program], self.scratch, self.deadline).status
+        is_made = self.scratch / "library-is-made"
+        is_made.unlink(missing_ok=True)
+        limit_s = str(self.deadline.left_s())
+        loader = [sys.executable, "-c", _LOADER, str(is_made), str(library), limit_s]
+        with ThreadPoolExecutor(1) as pool:
+            loaded = pool.submit(run_compiler, loader, self.scratch, self.deadline)
+            try:
+                self._compile_binding()
+                linked = run_compiler(argv, self.scratch, self.deadline)
+            finally:
+                is_made.touch()
+            return not linked.status and not loaded.result().status
 
     def _faster_linker(self) -> str:
         for flag in FASTER_LINKERS:

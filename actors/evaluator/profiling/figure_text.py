@@ -16,6 +16,11 @@ def size_text(amount: float) -> str:
     return f"{amount:.0f} bytes"
 
 
+def ratio_text(ratio: float) -> str:
+    """Return a ratio with two digits, large ones whole: "0.54", "3.2", "987"."""
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
 def number_text(amount: float) -> str:
     """Return a count: "1,234", "1.5 million"."""
     for name, size in (("billion", 1e9), ("million", 1e6)):

@@ -6,19 +6,24 @@ The rules, in this order (`docs/cuda.md` has them as a table):
    `ATTAINABLE_DRAM` of its peak), a pipe, the L1 cache with shared memory, the L2 cache, or the
    issue slots where no pipe is busy.  Among the units within `NEAR` of the busiest one the first
    in this order is named.
-2. A pipe or the issue slots that are busy where blocks run, on multiprocessors that have none for
-   much of the time: the tail of the grid.
-3. A kernel shorter than `SHORT_US`: its launch.
-4. Fewer blocks than multiprocessors: too little parallel work.  Multiprocessors without a block
-   for more than a quarter of the time: the tail, or blocks of unequal length.
+2. A kernel shorter than `SHORT_US`: its launch.
+3. Fewer blocks than multiprocessors: too little parallel work.
+4. A pipe or the issue slots that are busy where blocks run, on multiprocessors that have none for
+   much of the time: the tail of the grid.  Multiprocessors without a block for more than a quarter
+   of the time: the tail, or blocks of unequal length.
 5. Anything else: latency, with what the warps wait for.
+
+`bound_causes` adds what keeps memory or a cache busy.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import structs
+
 from actors.evaluator.profiling import ncu_metrics
+from actors.evaluator.profiling.bound_causes import cause_of
 from actors.evaluator.profiling.ncu_metrics import STALLS, KernelMetrics
 from protocol.values import Value
 
@@ -49,14 +54,15 @@ def bound_of(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | N
 
     `copy_gb_s`: the rate of a large copy on this device, which is the attainable rate of DRAM.
     """
-    busy = _busy_unit(kernel, copy_gb_s)
-    if busy is not None:
-        return busy
-    for rule in (_tail_of_busy_pipe, _launch, _few_blocks, _idle_multiprocessors):
-        found = rule(kernel)
-        if found is not None:
-            return found
-    return _latency(kernel)
+    found = _busy_unit(kernel, copy_gb_s)
+    for rule in (_launch, _few_blocks, _tail_of_busy_pipe, _idle_multiprocessors, _latency):
+        found = found or rule(kernel)
+    cause = cause_of(kernel, found.kind) if found is not None else None
+    if found is None or cause is None:
+        return found
+    return structs.replace(
+        found, text=f"{found.text}; {cause.text}", metrics=(*found.metrics, *cause.metrics)
+    )
 
 
 def dram_share(kernel: KernelMetrics, copy_gb_s: float | None) -> float | None:

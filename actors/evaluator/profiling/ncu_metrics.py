@@ -17,6 +17,8 @@ DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 DRAM_SHARE = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
 L2_SHARE = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
 L1_SHARE = "l1tex__throughput.avg.pct_of_peak_sustained_active"
+L2_READS, L2_WRITES = "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"
+L2_ATOMICS, L2_REDUCTIONS = "lts__t_sectors_op_atom.sum", "lts__t_sectors_op_red.sum"
 L2_HITS, L1_HITS = "lts__t_sector_hit_rate.pct", "l1tex__t_sector_hit_rate.pct"
 LOAD_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
@@ -58,7 +60,7 @@ OCCUPANCY_LIMITS = {
 STALLS = {
     "long_scoreboard": "data from global or local memory",
     "short_scoreboard": "shared memory or the XU pipe",
-    "mio_throttle": "room in the queue of shared memory",
+    "mio_throttle": "room in the queue of shared memory and the XU pipe",
     "lg_throttle": "room in the queue of global memory",
     "tex_throttle": "room in the queue of textures",
     "barrier": "other warps at a barrier",
@@ -81,6 +83,7 @@ STALL_METRICS = {
 }
 METRICS = (
     *(DURATION, DRAM_READ, DRAM_WRITTEN, DRAM_SHARE, L2_SHARE, L1_SHARE, L2_HITS, L1_HITS),
+    *(L2_READS, L2_WRITES, L2_ATOMICS, L2_REDUCTIONS),
     *(LOAD_REQUESTS, LOAD_SECTORS, STORE_REQUESTS, STORE_SECTORS),
     *(LOAD_BYTES_A_SECTOR, STORE_BYTES_A_SECTOR, LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS),
     *(SHARED_CONFLICTS, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.figure_text import number_text, share_text, size_text
+from actors.evaluator.profiling.figure_text import number_text, ratio_text, share_text, size_text
 from actors.evaluator.profiling.kernel_bound import (
     ATTAINABLE_DRAM,
     SHORT_US,
@@ -151,7 +151,7 @@ def _against_least(moved: float, least: int | None) -> str:
         return ""
     # Most of what is written last is still in the L2 cache when the kernel ends.
     cached = ", and the rest stays in the L2 cache" if moved < CACHED_SHARE * least else ""
-    return f"{moved / least:.2g} times the least ({size_text(least)}){cached}"
+    return f"{ratio_text(moved / least)} times the least ({size_text(least)}){cached}"
 
 
 def _rate(metrics: KernelMetrics, rate: float, context: ProfileContext) -> str:

@@ -69,7 +69,7 @@ def measuring_processors() -> frozenset[int]:
     chosen: set[int] = set()
     for processor in sorted(taken_s, key=taken_s.__getitem__):
         if len(chosen) < MEASURING_PROCESSORS:
-            chosen |= _of_one_core(processor) & allowed
+            chosen |= core_of(processor) & allowed
     return frozenset(chosen)
 
 
@@ -86,18 +86,6 @@ def _loop_times(processors: Set[int]) -> dict[int, float]:
     finally:
         os.sched_setaffinity(0, allowed)
     return taken_s
-
-
-def _of_one_core(processor: int) -> set[int]:
-    """Return the processors that share a core with this one, itself included."""
-    listed = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-    try:
-        spans = [span.partition("-") for span in listed.read_text().strip().split(",")]
-        return {
-            each for low, _dash, high in spans for each in range(int(low), int(high or low) + 1)
-        }
-    except (OSError, ValueError):
-        return {processor}
 
 
 def _loop_s() -> float:

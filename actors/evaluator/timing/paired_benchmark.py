@@ -49,13 +49,15 @@ class PairedBenchmark:
         best_speedup: float = 0.0,
         time_s: float | None = None,
         tolerated: Accusation | None = None,
+        suspected: Accusation | None = None,
     ) -> None:
         """`best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
 
         `time_s`: the most seconds; None: the limit's.  `tolerated`: what the candidate is not
-        rejected for.
+        rejected for; `suspected`: what an earlier process of it was accused of.
         """
         self._best_speedup = best_speedup
+        self._is_suspected = suspected is Accusation.INPUTS_READ_AHEAD
         self.fixture = fixture
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self._sides = Sides(fixture, candidate, tolerated)
@@ -135,9 +137,10 @@ class PairedBenchmark:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
+        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)
@@ -153,7 +156,7 @@ class PairedBenchmark:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
             is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
-            self._why = "narrow interval" if is_narrow else "clearly behind the best"
+            self._why = "narrow interval" if is_narrow else "its rank is clear"
         timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
@@ -166,7 +169,7 @@ class PairedBenchmark:
         """After some groups, find out whether the candidate reads inputs before their call."""
         number = len(self.groups)
         is_by_lot = secrets.randbelow(1000) < 1000 * POLICY.replaced_chance
-        if number in POLICY.replaced_groups or is_by_lot:
+        if number in POLICY.replaced_groups or is_by_lot or self._is_suspected:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
             self._transfer.require_no_reading_ahead(calls, usual_s)

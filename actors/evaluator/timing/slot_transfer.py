@@ -119,7 +119,7 @@ class SlotTransfer:
         return self._window("reference", calls, is_empty=True)[0]
 
     def require_no_reading_ahead(self, calls: int, usual_s: float) -> None:
-        """Replace inputs of a late call while the candidate does a block, and look at its output.
+        """Replace inputs of a call to come while the candidate does a block; look at its output.
 
         It must be that of the new inputs, unless they were written too late to be sure of that.
         A candidate may compute the calls of a block together at its begin: that is no call on
@@ -131,29 +131,35 @@ class SlotTransfer:
             or calls < POLICY.least_replaced
         ):
             return
-        late = calls - 1 - secrets.randbelow(max(1, int(calls * POLICY.late_share)))
+        least = math.ceil(calls * POLICY.least_replaced_share)
+        call = least + secrets.randbelow(calls - least)
+        latest = call / calls - POLICY.replaced_ahead_share  # as a share of the block
+        # Early is surely in time, and as late as possible finds those that read a little ahead.
+        is_early = secrets.randbelow(2)
+        after = (latest - POLICY.replacing_share) * (secrets.randbelow(1000) / 1000) ** is_early
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
-        self._referee.prepare_replacement(late)
+        self._referee.prepare_replacement(call)
         written_s = math.inf
 
         def replace(began: float) -> None:
             nonlocal written_s
-            time.sleep(POLICY.replaced_after_share * usual_s)
+            time.sleep(after * usual_s)
             self._referee.replace_contents()
             written_s = time.perf_counter() - began
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=replace)
-        if written_s > POLICY.replaced_before_share * min(usual_s, window.block_s):
+        # Calls begin no earlier than at an even pace: the first ones are the slow ones.
+        if written_s > latest * min(usual_s, window.block_s):
             return
-        self._spot_checks.only(late)
+        self._spot_checks.only(call)
         stashed = self._outputs.stash_some(answer, calls)
         try:
             self._spot_checks.compare(stashed, calls)
         except CandidateFaultError:
             self._sides.accuse(
                 Accusation.INPUTS_READ_AHEAD,
-                "the output of a late call of a block is not that of its inputs, which were "
+                "the output of a call of a block is not that of its inputs, which were "
                 "replaced before its turn: it reads the inputs of calls that are still to come",
             )
 

@@ -99,8 +99,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_calm_wait_share: float = 0.05
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
-    # Groups: timed even when the time is up.
+    # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
+    # have an interval that assumes no distribution: beside another program there is none.
     min_groups: int = 3
+    gpu_min_groups: int = 6
     # Ratio: from one look at the interval to the next the groups grow by this factor.  An interval
     # that is looked at after each group is narrow by chance sooner or later.
     look_growth: float = 1.25
@@ -108,7 +110,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
-    # Seconds, and share of the ratio: the same after so long.  Calls that are little more than a
+    # Ratio, and share of the ratio: the same where the whole interval is so far above it.
+    ahead_ratio: float = 1.05
+    enough_width_ahead: float = 0.025
+    # Seconds, and share of the ratio: the first after so long.  Calls that are little more than a
     # launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
@@ -133,15 +138,16 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- reading ahead ------------------------------------------------------------------------
 
-    # Share of the block's usual time after which a late input is replaced, and by which that must
-    # be done; share of the calls that are late; calls that a block must have.
-    replaced_after_share: float = 0.1
-    replaced_before_share: float = 0.6
-    late_share: float = 0.1
+    # Shares of the block: the inputs of a call that comes later than the first are replaced, so
+    # long before its turn as the second says at least; writing them may take the third.
+    least_replaced_share: float = 0.4
+    replaced_ahead_share: float = 0.15
+    replacing_share: float = 0.1
+    # Calls that a block must have.
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.
     replaced_groups: tuple[int, ...] = (1, 5)
-    replaced_chance: float = 0.15
+    replaced_chance: float = 0.25
 
     # --- spot checks --------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class Timing(Value, frozen=True, kw_only=True):
     groups: int  # that the figures are made of
     disturbed_groups: int = 0  # that were left out
     busy_groups: int = 0  # that were disturbed and had to be used all the same
+    throttled_groups: int = 0  # of these, the ones for which the card had lowered its clocks
     # How many times its undisturbed time each side took, at most.
     reference_contention: float = 1.0
     candidate_contention: float = 1.0
@@ -99,6 +100,7 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
         busy_groups=sum(not group.is_calm for group in groups),
+        throttled_groups=sum(group.is_throttled for group in groups),
         reference_contention=median(1 / (1 - group.reference_wait_share) for group in groups),
         candidate_contention=median(1 / (1 - group.candidate_wait_share) for group in groups),
         shown_groups=shown_groups(groups),
@@ -160,15 +162,23 @@ def against_alone(timed: Timing, alone_us: float) -> Timing:
 
 
 def is_enough(
-    measured: Sequence[TimedGroup], elapsed_s: float, time_s: float, best_speedup: float = 0.0
+    measured: Sequence[TimedGroup],
+    elapsed_s: float,
+    time_s: float,
+    best_speedup: float = 0.0,
+    wanted_groups: int = POLICY.min_groups,
 ) -> bool:
     """Whether to stop: the interval is narrow, or the time is up.
 
+    Then there are `wanted_groups`, or the time is up a second time.
+
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
-    one that is far below.
+    one that is far below.  One that is clearly above is the best in any case, and the winner is
+    timed again in the end.
     """
-    if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
+    least_groups = wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
+    if elapsed_s >= time_s and len(measured) >= least_groups:
         return True
     groups = calm_groups(measured)
     if best_speedup > 0 and is_far_behind(groups, best_speedup):
@@ -183,6 +193,8 @@ def is_enough(
     if is_behind:
         is_long = elapsed_s >= POLICY.behind_s
         width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
+    elif best_speedup > 0 and interval[0] > math.log(best_speedup * POLICY.ahead_ratio):
+        width = POLICY.enough_width_ahead
     return interval[1] - interval[0] < width
 
 

@@ -31,7 +31,7 @@ from actors.release.guard.judged_values import (
     _warned,
 )
 from actors.release.guard.kernel_module import _NO_KERNELS, _kernels
-from actors.release.guard.module_changes import _changed_module, _Part
+from actors.release.guard.module_changes import _OTHER_MODE, _changed_module, _Part
 from actors.release.guard.module_state import (
     _constructor_misfit,
     _counterparts,
@@ -118,13 +118,9 @@ class _Guard:
         if "threads" in _LIMITS and self.thread != _threading.get_ident():
             return "its kernels were not right in several threads"
         for part in self.parts:
-            if part.module.training is not part.training:
-                return self.follow_mode(module)
-            if part.is_hooked() and part.module is not module:
-                return "a submodule has hooks"
             reason = part.misfit()
             if reason:
-                return reason
+                return self.follow_mode(module) if reason is _OTHER_MODE else reason
         return ""
 
     def follow_mode(self, module):
@@ -134,7 +130,7 @@ class _Guard:
             for part, flag in self.kernel_flags:
                 part.training = flag
         elif "other mode" in _LIMITS or len(set(flags)) != 1:
-            return "its kernels were judged in another mode (training or evaluation)"
+            return _OTHER_MODE
         elif isinstance(self.kernel, _torch.nn.Module):
             self.kernel.train(flags[0])
         for part, flag in zip(self.parts, flags):
@@ -197,7 +193,8 @@ class _Guard:
         parts = kernel.modules() if isinstance(kernel, _torch.nn.Module) else ()
         self.kernel_flags = [(part, part.training) for part in parts]
         self.judged_flags = [part.training for part in reference.modules()]
-        self.parts = [_Part(*pair) for pair in zip(module.modules(), self.judged_flags)]
+        flags = zip(module.modules(), self.judged_flags)
+        self.parts = [_Part(part, flag, part is module) for part, flag in flags]
         self.ties = tuple(self.tie(reference, name, *place) for name, place in state.items())
         self.card = device.index if device.type == "cuda" else None
         self.thread = _threading.get_ident()

@@ -19,45 +19,53 @@ _CODED = (_types.FunctionType, _types.MethodType)
 _SINGLE = (type, _types.BuiltinFunctionType, _types.ModuleType)
 
 
+_OTHER_MODE = "its kernels were judged in another mode (training or evaluation)"
+
+
 class _Part:
     """One submodule as the candidate was set up for it."""
 
-    def __init__(self, module, training):
-        self.module, self.training = module, training
-        self.kind, self.children = type(module), dict(module._modules)
-        self.attributes = [(key, value, _inside(value)) for key, value in _attributes(module)]
-        self.constants = [(key, value, _inside(value)) for key, value in _constants(module)]
-        self.count = len(vars(module))
+    def __init__(self, module, training, is_root=False):
+        self.module, self.training, self.is_root = module, training, is_root
+        self.own, self.kind, self.children = vars(module), type(module), dict(module._modules)
+        self.keys = frozenset(self.own)
+        # (dictionary, key, value, what shows a change in place) of attributes and constants
+        held = [(self.own, *each) for each in _attributes(module)]
+        held += [(module._buffers, *each) for each in _constants(module)]
+        self.watched = [(*each, _inside(each[2])) for each in held]
 
     def misfit(self):
         """Return what was changed since; "" for nothing."""
-        module = self.module
-        if type(module) is not self.kind:
-            return "the class of a module was changed"
-        if module._modules != self.children:
+        own = self.own
+        if own["training"] is not self.training:
+            return _OTHER_MODE
+        if own["_modules"] != self.children:
             return "a submodule was replaced"
-        own = vars(module)
-        for key, value, inside in self.attributes:
-            if own.get(key, _warned) is not value or (inside and _inside(value) != inside):
-                return f"the attribute {key} was changed after construction"
-        for key, value, inside in self.constants:
-            if not _is_held(module._buffers.get(key), value) or _inside(value) != inside:
-                return f"the buffer {key}, which is in no state dict, was changed"
-        if len(own) != self.count:
-            for key in own:
-                if _is_method(type(module), key):
-                    return f"the method {key} was replaced"
-            self.count = len(own)
+        if not self.is_root and (own["_forward_hooks"] or own["_forward_pre_hooks"]):
+            return "a submodule has hooks"
+        for store, key, value, inside in self.watched:
+            found = store.get(key, _warned)
+            if (found is not value and not _is_held(found, value)) or (
+                inside is not None and _inside(value) != inside
+            ):
+                where = "attribute" if store is own else "buffer"
+                return f"the {where} {key} was changed after construction"
+        hooks = _IS_DIFFERENTIATED and (own["_backward_hooks"] or own["_backward_pre_hooks"])
+        if hooks and not self.is_root:
+            return "a submodule has hooks"
+        if len(own) != len(self.keys) or type(self.module) is not self.kind:
+            return self.replaced_method()
         return ""
 
-    def is_hooked(self):
-        """Whether something is called before or after the submodule's forward."""
-        module = self.module
-        return (
-            module._forward_hooks
-            or module._forward_pre_hooks
-            or (_IS_DIFFERENTIATED and (module._backward_hooks or module._backward_pre_hooks))
-        )
+    def replaced_method(self):
+        """Return whether the class or a method is another one; "" for other new attributes."""
+        if type(self.module) is not self.kind:
+            return "the class of a module was changed"
+        for key in self.own.keys() - self.keys:
+            if _is_method(self.kind, key):
+                return f"the method {key} was replaced"
+        self.keys = frozenset(self.own)
+        return ""
 
 
 def _is_held(found, value):

@@ -58,7 +58,9 @@ class _PackageGuard(_Guard):
 
     def __init__(self, module, arguments):
         super().__init__(module, arguments)
-        self.as_constructed = [_Part(part, part.training) for part in module.modules()]
+        self.as_constructed = [
+            _Part(part, part.training, part is module) for part in module.modules()
+        ]
         self.places = {}  # name -> (dictionary, key) in the candidate
 
     def __del__(self):

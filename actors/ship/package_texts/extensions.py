@@ -50,7 +50,7 @@ def load_inline(name, cpp_sources, cuda_sources=None, **options):
     library, how = _prebuilt(digest)
     requests[digest] = (asked, f"not compiled; {how}")
     if library is None:
-        library, how = _from_cache(asked, digest)
+        library, how = _made_here(asked, digest, how)
     requests[digest] = (asked, how)
     return library
 
@@ -166,6 +166,14 @@ def cache_folder():
     return Path(root) / "stark-kernels" / "packages"
 
 
+def _made_here(asked, digest, reason):
+    """Return a library from the cache or the compiler; `reason`: why there is no prebuilt one."""
+    try:
+        return _from_cache(asked, digest)
+    except Exception as error:
+        raise RuntimeError(f"{error}; {reason}") from error
+
+
 def _from_cache(asked, digest):
     """Return a library from the cache; compile it first where it is not there."""
     key = f"{digest}-{_environment_digest(asked)}"
@@ -200,6 +208,8 @@ def _compile(asked, name, folder):
 
     if not shutil.which(os.environ.get("CXX", "c++")) and not shutil.which("g++"):
         raise RuntimeError("no C++ compiler was found")
+    if asked["cuda_sources"] and not _has_nvcc(cpp_extension.CUDA_HOME):
+        raise RuntimeError("no CUDA compiler (nvcc) was found")
     if asked["cuda_sources"] and torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
@@ -213,6 +223,10 @@ def _compile(asked, name, folder):
         build_directory=str(folder),
         **options,
     )
+
+
+def _has_nvcc(home):
+    return bool(shutil.which("nvcc") or (home and (Path(home) / "bin" / "nvcc").is_file()))
 
 
 def _environment_digest(asked):

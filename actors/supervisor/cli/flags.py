@@ -361,6 +361,11 @@ def _parser() -> OneLineParser:
         action="store_true",
         help="keep the run folder also when no task can be measured",
     )
+    _add_reporting_arguments(parser)
+    return parser
+
+
+def _add_reporting_arguments(parser: OneLineParser) -> None:
     parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
     parser.add_argument(
         "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
@@ -371,7 +376,6 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--steer", action="store_true", help="with --watch: let the page ask things of the run"
     )
-    return parser
 
 
 def _add_task_arguments(parser: OneLineParser) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from actors.supervisor.reporting import formatting, run_progress
+from actors.supervisor.reporting import formatting, run_progress, unit_costs
 from actors.supervisor.reporting.cursor_guard import CursorGuard
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from actors.supervisor.reporting.worker_status import WorkerStatus
@@ -85,8 +85,8 @@ class LiveScreen:
         width, height = self._console.size
         above: list[RenderableType] = [*self._head(snapshot, elapsed_s), *self._message_lines()]
         table = worker_table(workers, width, max(MIN_WORKER_ROWS, height // 3))
-        spent = formatting.total_spend([task.spend for task in snapshot.tasks])
-        below: list[RenderableType] = [Text(""), table, _line(formatting.spend_line(spent), "dim")]
+        spent = _line(unit_costs.spent_line(snapshot.tasks), "dim")
+        below: list[RenderableType] = [Text(""), table, spent]
         # The last row stays free: a picture as high as the terminal would scroll.
         rows = height - 1 - self._height(*above) - self._height(*below)
         return Group(*above, *self._tasks(snapshot, workers, rows), *below)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from actors.supervisor.reporting import formatting, run_results
+from actors.supervisor.reporting import formatting, run_results, unit_costs
 from actors.supervisor.reporting.case_rows import case_rows as case_results
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.values import Value
@@ -55,6 +55,8 @@ def key_figures(task: TaskState) -> tuple[tuple[str, str], ...]:
     best = task.best
     label = "confirmed" if best and best.confirmed else "first look"
     name = f"speed-up against eager, {label}" if best else "speed-up against eager"
+    attempt, percent = unit_costs.task_cost(task)
+    costs = (("an attempt", attempt), ("for 1 % of the time", percent)) if task.spend.usd else ()
     return (
         (name, formatting.speedup(best.verdict) if best else "nothing faster"),
         ("best, a call", formatting.duration(task.shown_us(best)) if best else "–"),
@@ -62,6 +64,7 @@ def key_figures(task: TaskState) -> tuple[tuple[str, str], ...]:
         ("attempts", f"{len(task.attempts)} of {task.budget}"),
         ("compiled", str(sum(node.verdict.is_compiled for node in task.attempts))),
         ("correct", str(sum(node.verdict.is_correct for node in task.attempts))),
+        *costs,
     )
 
 

@@ -19,6 +19,7 @@ from actors.supervisor.reporting.case_rows import CaseRow, case_rows
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.unit_costs import usd_per_percent
 from protocol.atomic_file import write_atomically
 from protocol.directives import REJECTED_BY_PERSON
 from protocol.layouts import describe
@@ -326,13 +327,6 @@ def _task_result(
             task.spend.usd, task.best.verdict.speedup if task.best else None
         ),
     )
-
-
-def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
-    """Return dollars for each 1 % of eager's time that is saved; None: nothing is, or no price."""
-    if usd is None or speedup is None or speedup <= 1.0:
-        return None
-    return round(usd / (100 * (1 - 1 / speedup)), 6)
 
 
 def _hardware(task: TaskState) -> str:

@@ -21,6 +21,7 @@ from actors.agents.recipes.codegen.elements import (
     read_as_float32,
 )
 from actors.agents.recipes.codegen.forward_method import CaseKernels
+from actors.agents.recipes.codegen.gradient_program import gradient_nodes
 from actors.agents.recipes.codegen.kernel_writer import KernelWriter
 from actors.agents.recipes.codegen.math_functions import prelude
 from actors.agents.recipes.codegen.passes import Kernel
@@ -69,23 +70,29 @@ def compile_candidate(
     knobs: Knobs,
     outputs: str = "",
     more_cases: Sequence[TaskText] = (),
+    gradients: tuple[int, ...] | None = None,
 ) -> CompiledCandidate:
     """The candidate for these knobs.
 
     `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]".
     `more_cases`: the others of the task's cases, which get kernels of their own.
+    `gradients`: the numbers of the inputs that get one, of a task with a backward pass.
     Raises `UnsupportedSourceError` with a sentence for the user.
     """
     element = element_of(inputs)
     case = TaskText(source=task, inputs=inputs, outputs=outputs)
-    cases = [_case_kernels(case, element, backend, knobs, 0)]
+    cases = [_case_kernels(case, element, backend, knobs, 0, gradients)]
     for more in more_cases:
         with contextlib.suppress(UnsupportedSourceError):  # such a case runs the task's forward
             if element_of(more.inputs) == element:
-                first = sum(len(each.kernels) for each in cases)
-                made = _case_kernels(more, element, backend, knobs, first)
+                first = sum(len(each.kernels) + len(each.backward_kernels) for each in cases)
+                made = _case_kernels(more, element, backend, knobs, first, gradients)
                 cases += [] if _is_small(made) else [made]
-    body = "\n\n".join(kernel.text for each in cases for kernel in each.kernels.values())
+    body = "\n\n".join(
+        kernel.text
+        for each in cases
+        for kernel in (*each.kernels.values(), *each.backward_kernels.values())
+    )
     if backend == "cuda":
         before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
     else:
@@ -108,7 +115,12 @@ def compile_candidate(
 
 
 def _case_kernels(
-    case: TaskText, element: Element, backend: str, knobs: Knobs, first: int
+    case: TaskText,
+    element: Element,
+    backend: str,
+    knobs: Knobs,
+    first: int,
+    gradients: tuple[int, ...] | None = None,
 ) -> CaseKernels:
     """Read and fuse one case and write its kernels, which are numbered from `first`."""
     program = read_task(
@@ -118,22 +130,45 @@ def _case_kernels(
         fold_bias=knobs.bias == "kernel",
         half=element if element in HALVES else "",
     )
-    try:
-        schedule = fuse_graph(program.graph, program.results, knobs.fusion)
-        kernels: dict[Region, Kernel] = {}
-        for number, region in enumerate(schedule.regions, first):
-            kernels[region] = write_kernel(
-                program.graph, region, backend, knobs, f"k{number}", element
-            )
-    except UnsupportedOperationError as problem:
-        raise UnsupportedSourceError(
-            f"the forward needs {problem}, which no rule covers"
-        ) from problem
+    write = _KernelMaker(program, backend, knobs, element)
+    schedule, kernels = write.all(program.results, first)
     if any(not kernel.reads for kernel in kernels.values()):
         raise UnsupportedSourceError("the forward computes something of constants alone")
     if not kernels:
         raise UnsupportedSourceError(reason_for_no_kernel(program))
-    return CaseKernels(program=program, schedule=schedule, kernels=kernels)
+    made = CaseKernels(program=program, schedule=schedule, kernels=kernels)
+    if gradients is None:
+        return made
+    nodes = gradient_nodes(program, gradients)
+    backward, more = write.all(nodes.program.results, first + len(kernels))
+    if any(not kernel.reads for kernel in more.values()):
+        raise UnsupportedSourceError("the backward computes something of constants alone")
+    return msgspec.structs.replace(made, gradients=nodes, backward=backward, backward_kernels=more)
+
+
+class _KernelMaker(msgspec.Struct, frozen=True):
+    """Makes the kernels of one program."""
+
+    program: ForwardProgram
+    backend: str
+    knobs: Knobs
+    element: Element
+
+    def all(self, results: tuple[int, ...], first: int) -> tuple[Schedule, dict[Region, Kernel]]:
+        """Return the steps to these nodes, and their kernels, numbered from `first`."""
+        graph = self.program.graph
+        try:
+            schedule = fuse_graph(graph, results, self.knobs.fusion)
+            return schedule, {
+                region: write_kernel(
+                    graph, region, self.backend, self.knobs, f"k{number}", self.element
+                )
+                for number, region in enumerate(schedule.regions, first)
+            }
+        except UnsupportedOperationError as problem:
+            raise UnsupportedSourceError(
+                f"the forward needs {problem}, which no rule covers"
+            ) from problem
 
 
 def _is_small(case: CaseKernels) -> bool:

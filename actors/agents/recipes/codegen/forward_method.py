@@ -12,6 +12,7 @@ import math
 import msgspec
 
 from actors.agents.recipes.codegen.elements import Element
+from actors.agents.recipes.codegen.gradient_program import GradientNodes
 from actors.agents.recipes.codegen.passes import Kernel, PassPlan
 from actors.agents.recipes.frontend.statements import ForwardProgram
 from actors.agents.recipes.ir.graph import contiguous
@@ -26,6 +27,9 @@ class CaseKernels(msgspec.Struct, frozen=True, kw_only=True):
     program: ForwardProgram
     schedule: Schedule
     kernels: dict[Region, Kernel]
+    gradients: GradientNodes | None = None  # of a task that is judged with its backward pass
+    backward: Schedule | None = None
+    backward_kernels: dict[Region, Kernel] = {}
 
 
 class ForwardMethod:
@@ -36,7 +40,7 @@ class ForwardMethod:
     ) -> None:
         self.program, self.schedule, self.kernels = case.program, case.schedule, case.kernels
         self.knobs, self.backend, self.element = knobs, backend, element
-        self.graph = case.program.graph
+        self.graph, self.gradients = case.program.graph, case.gradients
         self.names: dict[int, str] = {}
         self.body: list[str] = []
         self.dense_names: dict[int, str] = {}  # node -> variable whose memory a kernel may read

@@ -10,6 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from actors.agents.recipes.codegen.backward_method import (
+    FUNCTION_TEXT,
+    NO_BACKWARD,
+    differentiable_methods,
+)
 from actors.agents.recipes.codegen.elements import Element
 from actors.agents.recipes.codegen.forward_method import CaseKernels, ForwardMethod
 from actors.agents.recipes.codegen.templates import (
@@ -39,7 +44,12 @@ class ModuleAssembler:
         """`cases`: what each case of the task runs, the heaviest first; one at least."""
         self.cases, self.program = cases, cases[0].program
         self.knobs, self.backend, self.element = knobs, backend, element
-        self.kernels = [kernel for case in cases for kernel in case.kernels.values()]
+        self.kernels = [
+            kernel
+            for case in cases
+            for kernel in (*case.kernels.values(), *case.backward_kernels.values())
+        ]
+        self.is_differentiated = cases[0].gradients is not None
         self.device = "cuda" if backend == "cuda" else "cpu"
 
     def module_text(self, prelude: str) -> str:
@@ -73,6 +83,8 @@ class ModuleAssembler:
         ]
         if self.backend == "cuda":
             parts.append(ALIGNED_FUNCTION.rstrip())
+        if self.is_differentiated:
+            parts.append(FUNCTION_TEXT.rstrip())
         parts += ["", "", self.model(), ""]
         return "\n".join(parts)
 
@@ -83,6 +95,9 @@ class ModuleAssembler:
             text += f"; left to PyTorch: {', '.join(self.program.left_to_torch)}"
         if len(self.cases) > 1:
             text += f".\nThe same for {len(self.cases) - 1} more of the task's cases"
+        if self.is_differentiated:
+            count = len(self.cases[0].backward_kernels)
+            return text + f".\nIts backward: {count} kernel{'s' if count != 1 else ''}.\n"
         return text + ".\nForward only: no gradients flow through the kernels.\n"
 
     def signatures(self) -> list[str]:
@@ -111,4 +126,17 @@ class ModuleAssembler:
                 self.cases, names, [*names[1:], "plain_forward"], strict=True
             )
         ]
+        if self.is_differentiated:
+            style = (self.knobs, self.backend, self.element)
+            methods = [
+                method
+                for number, (case, name, otherwise) in enumerate(
+                    zip(self.cases, names, [*names[1:], "plain_forward"], strict=True)
+                )
+                for method in differentiable_methods(
+                    case, number, name, forward.args, otherwise, style,
+                    has_arguments=made.checks_arguments,
+                )
+            ]  # fmt: skip
+            methods.append(NO_BACKWARD)
         return "\n\n".join([made.text, *methods])

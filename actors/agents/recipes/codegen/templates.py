@@ -90,7 +90,18 @@ def checked(status):
 
 # The names that a candidate's file defines, besides torch's and Python's modules.
 RESERVED_NAMES = frozenset(
-    ["FLAGS", "SOURCE", "library", "fits", "ready", "aligned", "checked", "load_inline", "ModelNew"]
+    [
+        "FLAGS",
+        "SOURCE",
+        "library",
+        "fits",
+        "ready",
+        "aligned",
+        "checked",
+        "load_inline",
+        "ModelNew",
+        "KernelsWithGradients",
+    ]
 )
 IMPORTED_MODULES = ("torch", "math", "ctypes", "hashlib", "platform")
 CASE_FORWARD = "forward_of_case_"  # and a number: the methods for the task's further cases

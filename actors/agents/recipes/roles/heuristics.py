@@ -119,12 +119,14 @@ class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
     outputs: str
     backend: str
     more_cases: tuple[TaskText, ...] = ()
+    gradients: tuple[int, ...] | None = None  # of a task with a backward pass: inputs that get one
 
     def compile(self, knobs: Knobs) -> CompiledCandidate:
         """The candidate; raises `UnsupportedSourceError`."""
         return compile_candidate(
-            self.task, self.inputs, self.backend, knobs, self.outputs, self.more_cases
-        )
+            self.task, self.inputs, self.backend, knobs, self.outputs, self.more_cases,
+            self.gradients,
+        )  # fmt: skip
 
 
 def single_changes(

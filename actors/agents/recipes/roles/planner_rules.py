@@ -65,6 +65,7 @@ def compile_inputs_of(work: AgentWork) -> CompileInputs:
         outputs=reference.outputs,
         backend=task.backend,
         more_cases=tuple(texts[1:]),
+        gradients=None if reference.judged is None else reference.judged.gradients,
     )
 
 
@@ -73,9 +74,6 @@ def base_candidate(work: AgentWork) -> tuple[Knobs, CompiledCandidate]:
 
     Raises `UnsupportedSourceError` where none compile: then no knob helps at any node of the task.
     """
-    judged = work.reference.judged
-    if judged is not None and judged.gradients is not None:
-        raise UnsupportedSourceError("it has no rules for a backward pass")
     compile_inputs = compile_inputs_of(work)
     first = default_knobs(work.task.backend)
     node_knobs = read_knobs(work.node.source)

@@ -73,8 +73,8 @@ def headers_for_texts(texts: Iterable[str], *, device: bool) -> tuple[str, ...]:
         if device:
             named = device_headers_for(text, text, table=table)
             found |= dict.fromkeys(with_parts(named, cub_parts(text, named)))
-        elif torch_headers_for(text):
-            pybind = [PYBIND] if has_module(text) and not table else []
+        else:
+            pybind = [] if table else [PYBIND]
             found |= dict.fromkeys([*pybind, *torch_headers_for(text)])
     return tuple(found)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from actors.evaluator.fastbuild.request.added_headers import are_plain
+from actors.evaluator.fastbuild.request.added_headers import PYBIND, are_plain
 from protocol.values import Value
 
 # In the environment: flags that the judge adds to a candidate's own, for compiler and linker.
@@ -98,6 +98,7 @@ def canonical(flags: list[str]) -> list[str]:
 
 COMMON_CPU_FLAG_SETS = (
     FlagSet(),
+    FlagSet(cpp_headers=(PYBIND,)),
     FlagSet(cflags=("-O3",)),
     FlagSet(cflags=("-O2",)),
     FlagSet(cflags=("-O3", "-march=native")),

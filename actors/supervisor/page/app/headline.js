@@ -63,8 +63,22 @@
   function Cost({ model }) {
     const { usd: spent, cap_usd: cap, seconds } = model.run;
     const price = isNumber(spent) ? usd(spent) : "an unknown price";
-    return html`<span>The run has cost ${price}${isNumber(cap) ? ` of ${usd(cap)}` : ""} in ${clock(servedSeconds(model, seconds))} of run time.</span>`;
+    return html`<span>The run has cost ${price}${isNumber(cap) ? ` of ${usd(cap)}` : ""} in ${clock(servedSeconds(model, seconds))} of run time${unitCosts(model, spent)}.</span>`;
   }
+
+  // What an attempt cost, and each percent of a task's time that was saved; as in unit_costs.py.
+  function unitCosts(model, spent) {
+    if (!(spent > 0)) return "";
+    let [begun, saved] = [0, 0];
+    for (const task of model.tasks.keys()) {
+      begun += model.finished(task).length + model.underWay(task).length;
+      saved += 100 * Math.max(0, 1 - 1 / (model.best(task)?.speedup ?? 1));
+    }
+    const attempt = begun ? `: ${usd4(spent / begun)} an attempt` : "";
+    return saved > 0 ? `${attempt}, ${usd4(spent / saved)} for 1 % of a task's time` : attempt;
+  }
+
+  const usd4 = (value) => `${value.toFixed(4)} USD`;
 
   // The seconds of the last delta, and those that have gone by since.
   function servedSeconds(model, seconds) {

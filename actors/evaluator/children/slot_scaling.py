@@ -1,0 +1,45 @@
+"""Each slot's floating values times a factor of its own, so that no value is that of another slot.
+
+Slots are mixed of two draws.  A candidate could remember its function of each value of both, where
+that is a function of single elements, and answer later calls by looking values up.  A factor a
+little below one leaves zeros, signs and ranges around zero as they are.
+"""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from actors.evaluator.ipc.layout_checks import Leaf
+
+DTYPES = {"float16", "bfloat16", "float32", "float64"}
+LEAST, MOST = 2**-7, 2**-5  # below one
+MAX_INSPECTED = 1 << 24
+WHOLE_SHARE = 0.5  # with more whole numbers than that besides zeros they are masks or counts
+AWAY_FROM_ZERO = 0.05  # of the largest value: the smallest may be a bound
+
+
+def can_scale(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> bool:
+    """Whether values of this kind stay of their kind when they are a little smaller."""
+    if leaf.dtype not in DTYPES:
+        return False
+    for raw in draws:
+        values = as_values(leaf, raw)[:MAX_INSPECTED].float()
+        sizes = values.abs()
+        others = values[values != 0]
+        is_whole = not len(others) or float((others == others.round()).float().mean()) > WHOLE_SHARE
+        if is_whole or bool(sizes.min() > AWAY_FROM_ZERO * sizes.max()):
+            return False
+    return True
+
+
+def factors(leaf: Leaf, count: int, rng: random.Random, device: torch.device) -> torch.Tensor:
+    """Return a factor for each slot, one below the other, in the type of the values."""
+    drawn = [[1 - LEAST - (MOST - LEAST) * rng.random()] for _slot in range(count)]
+    return torch.tensor(drawn, dtype=torch.float64).to(device, getattr(torch, leaf.dtype))
+
+
+def as_values(leaf: Leaf, raw: torch.Tensor) -> torch.Tensor:
+    """Return words or bytes of a tensor as its values, in the same memory."""
+    return raw.view(getattr(torch, leaf.dtype))
