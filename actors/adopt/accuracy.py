@@ -116,6 +116,7 @@ class _Comparison:
         self._unequal: dict[str, float] = {}  # outputs of whole numbers: the part that differs
         self._has_floats = False  # a call of the model gave floating-point outputs
         self._later = self._later_seen = 0  # steps with several calls, and those compared
+        self._squares: dict[str, list[float]] = {}  # by call: errors squared, own and fitted
         self._worst = (0.0, 0.0, 0.0)  # part of what is allowed, the original's error, the fitted's
         self._cosine: float | None = None
         self._rows = LogitRows(is_exact=is_exact)
@@ -152,8 +153,13 @@ class _Comparison:
         self._has_floats |= any(each.dtype.is_floating_point for each in original.first_call)
         self._later += len(original.calls) > 1
         seen = 0
-        for place, (values, other, exact) in later_calls((original, fitted, reference)):
-            self._compare(f"{place} of batch {number}", values, other, exact)
+        for one, other, exact in zip(
+            original.first_call, fitted.first_call, reference.first_call, strict=False
+        ):
+            self._add_squares("first call", one, other, exact)
+        for place, (one, other, exact) in later_calls((original, fitted, reference)):
+            self._compare(f"{place} of batch {number}", one, other, exact)
+            self._add_squares(place, one, other, exact)
             seen += 1
         self._later_seen += bool(seen)
 
@@ -161,10 +167,10 @@ class _Comparison:
         """Return the largest errors.
 
         Whole numbers such as tokens are chosen by the largest of some floating-point numbers. Where
-        these were compared and are right, another number is a near-tie.
+        these are as accurate as the original's on average, another number is a near-tie.
         """
         problem = self._rows.problem(OWN_ERRORS, ROUNDINGS)
-        if not self._has_floats or (self._later and not self._later_seen):
+        if not self._are_near_ties():
             self._places += [
                 f"{place}: {part:.2g} of its whole numbers differ"
                 for place, part in self._unequal.items()
@@ -179,6 +185,30 @@ class _Comparison:
             rows=self._rows.agreement(),
             gradient_cosine=self._cosine,
         )
+
+    def _are_near_ties(self) -> bool:
+        """Whether what tokens were chosen from is as accurate as the original's, on average."""
+        if not self._is_exact or not self._has_floats or (self._later and not self._later_seen):
+            return False
+        return all(
+            fitted**0.5 <= max(OWN_ERRORS * own**0.5, floor)
+            for own, fitted, floor in self._squares.values()
+        )
+
+    def _add_squares(
+        self, place: str, original: torch.Tensor, fitted: torch.Tensor, exact: torch.Tensor
+    ) -> None:
+        """Keep the largest mean square of the errors of one call's output over all steps."""
+        size = float(exact.double().abs().max()) if exact.numel() else 0.0
+        if not original.dtype.is_floating_point or not size or fitted.shape != exact.shape:
+            return
+        own, found = (
+            float(((each.double() - exact.double()) / size).square().mean())
+            for each in (original, fitted)
+        )
+        before = self._squares.get(place, [0.0, 0.0, 0.0])
+        floor = float(torch.finfo(original.dtype).eps)
+        self._squares[place] = [max(before[0], own), max(before[1], found), floor]
 
     def _compare(
         self,

@@ -11,6 +11,7 @@ import msgspec
 import torch
 
 from actors.adopt.call_layouts import CallKind, call_kind
+from actors.adopt.host_clocks import working_seconds
 
 MOST_SAMPLES = 256  # of one kind of call that are kept
 MOST_KINDS = 64  # of one module that are told apart; later ones are counted together
@@ -72,7 +73,8 @@ def recorded_calls(
 ) -> Iterator[dict[str, ModuleCalls]]:
     """Record the calls of the groups' modules while the context is open.
 
-    The time of a call is that between two hooks, on a card between two of its events.
+    The time of a call is what its thread works between two hooks, on a card the time between two
+    events.
     """
     recorders = {name: _Recorder(device) for name in groups}
     result = {name: recorder.calls for name, recorder in recorders.items()}
@@ -116,7 +118,7 @@ class _Recorder:
 
     def _moment(self) -> Any:
         if not self._on_card:
-            return time.perf_counter()
+            return working_seconds()
         event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event

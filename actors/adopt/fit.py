@@ -205,7 +205,7 @@ def _speedup(run: Path, task: str) -> float:
     try:
         result = msgspec.json.decode((run / "result.json").read_bytes())
         for each in result["tasks"]:
-            if each["name"] == task and each["best"]:
+            if each["task"] == task and each["best"]:
                 return float(each["best"]["speedup_eager"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         pass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import shlex
+import sys
 from pathlib import Path
 
 from actors.adopt.check import check
@@ -26,8 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)  # noqa: T201  # the command talks to a person on stdout
+    """Print a line at once; without a reader (`| head`) the stage goes on: the files have it."""
+    try:
+        print(line, flush=True)  # noqa: T201  # the command talks to a person on stdout
+    except BrokenPipeError:
+        sys.stdout = io.StringIO()
 
 
 def run_look(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
+from actors.adopt.host_clocks import waited_seconds
 from actors.adopt.model_file import synchronize
 
 LEAST_ROUNDS, MOST_ROUNDS = 6, 300
@@ -103,8 +104,14 @@ def _pair(
 
 
 def _timed(step: Step, device: torch.device) -> float:
+    """Return the milliseconds of a step.
+
+    On a CPU without those in which it was ready and other programs had the processors.
+    """
     synchronize(device)
+    waited = waited_seconds()
     begun = time.perf_counter()
     step()
     synchronize(device)
-    return (time.perf_counter() - begun) * 1e3
+    spent = time.perf_counter() - begun
+    return (spent - (waited_seconds() - waited if device.type == "cpu" else 0.0)) * 1e3

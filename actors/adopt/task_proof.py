@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from actors.adopt.call_layouts import tensors_of
+from actors.adopt.host_clocks import working_seconds
 from actors.adopt.model_file import synchronize
 from actors.adopt.operation_text import UntranslatableError
 
@@ -163,16 +164,17 @@ def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> floa
     for call in calls:
         call()
     synchronize(device)
+    clock = working_seconds if device.type == "cpu" else time.perf_counter
     quartiles = []
     for _ in range(SERIES):
         times: list[float] = []
         until = time.perf_counter() + TIMED_S
         while len(times) < LEAST_CALLS or (time.perf_counter() < until and len(times) < 2000):
-            begun = time.perf_counter()
+            begun = clock()
             for call in calls:
                 call()
             synchronize(device)
-            times.append((time.perf_counter() - begun) * 1e6 / len(calls))
+            times.append((clock() - begun) * 1e6 / len(calls))
         quartiles.append(sorted(times)[len(times) // 4])
     return min(quartiles)
 

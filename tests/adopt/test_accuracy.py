@@ -82,3 +82,16 @@ def test_without_calls_of_the_model_whole_numbers_are_strict() -> None:
     one, other = StepResult(outputs=[TOKENS]), StepResult(outputs=[other_token(3)])
     comparison.add(0, one, other, one)
     assert not comparison.result().is_right
+
+
+def test_tokens_are_strict_where_logits_are_less_accurate_on_average() -> None:
+    """An error below the bound of the largest one, in every element, is no near-tie."""
+    noise = torch.randn(8, 30, generator=torch.Generator().manual_seed(2))
+    exact = generated(TOKENS, LATER)
+    original = generated(TOKENS.clone(), LATER + 0.001 * noise)
+    for scale, is_right in ((0.0015, True), (0.0035, False)):
+        second = LATER + scale * noise.sign() * noise.abs().clamp(max=1.0)
+        comparison = _Comparison(is_exact=True)
+        comparison.add(0, original, generated(other_token(3), second), exact)
+        largest = [place for place in comparison.result().places if "whole numbers" in place]
+        assert is_right is not bool(largest)

@@ -164,6 +164,19 @@ def test_a_compiler_sees_one_operator_whose_calls_are_counted(
     assert 2 == package.report(model)["fast.0"]["kernel"]
 
 
+def test_a_run_s_result_has_the_gain_of_a_winner(folder: StageFolder) -> None:
+    """The report's column "by itself" is the speed-up that the run's result.json names."""
+    best = {"speedup_eager": 3.5}
+    result = {"tasks": [{"task": "fast", "best": best}, {"task": "other", "best": None}]}
+    file = folder.path / "runs" / "fast" / "result.json"
+    file.write_bytes(msgspec.json.encode(result))
+    try:
+        found = fit(folder, [], {}, silent)
+    finally:
+        file.unlink()
+    assert [("fast", 3.5)] == [(each.name, each.speedup) for each in found.winners]
+
+
 def test_another_model_is_not_fitted(package: Any) -> None:
     """A module with other parameters than those that were taken keeps its forward."""
     other = ModelFile(FILE)._module.Planted(width=32)

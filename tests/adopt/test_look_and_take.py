@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 import torch
 
+from actors.adopt import stages as stages_of_the_command
 from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
@@ -332,3 +334,15 @@ def test_parts_of_a_task_without_a_winner_become_tasks(tmp_path: Path) -> None:
     inside = ("blocks.0.", "blocks.1.")
     assert all(site.startswith(inside) for task in parts for site in task.sites)
     assert found.captured_bytes > taken.captured_bytes
+
+
+def test_a_closed_pipe_does_not_end_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind `| head` the stage goes on in silence: its files have what it says."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    stages_of_the_command.say("one")
+    stages_of_the_command.say("two")
