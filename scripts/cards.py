@@ -4,7 +4,7 @@ list                 one line a card: operations, architecture, bottleneck, effe
 show NAME            a card as a request shows it
 choose --task FILE   the cards that a request about a task would show
 check [NAME…]        compile the cards' code; --record writes what compiled into compiled.json
-effects FILE         write what `python -m tests.cards --json FILE` measured into the cards
+effects FILE         write what tests.cards --json FILE measured into the cards
 mine RUN…            promised against measured speed-ups of judged attempts, by lever
 accept FILE [N…]     put lines of `mine --write FILE` into lessons.json, all or by their numbers
 """
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     checked.set_defaults(run=_check)
     measured = verbs.add_parser("effects", help="write measured effects into the cards")
     measured.add_argument(
-        "file", type=Path, metavar="FILE", help="of python -m tests.cards --json FILE"
+        "file", type=Path, metavar="FILE", help="what tests.cards wrote with --json"
     )
     measured.set_defaults(run=_effects)
     mined = verbs.add_parser("mine", help="promised against measured")
