@@ -23,7 +23,7 @@ from actors.agents.planner import read_plan
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import parse_reply
-from actors.agents.requests.ledger import STANCES, fitting_stances
+from actors.agents.requests.ledger import STANCES, fitting_stances, one_line
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
@@ -360,3 +360,11 @@ def test_a_solo_agent_answers_with_edits() -> None:
     assert found[0].source.endswith("        return 1\n")
     assert "class ModelNew" in found[0].source
     assert "Halve first." == found[1].advice
+
+
+def test_an_idea_is_cut_behind_its_first_sentence() -> None:
+    """A product that is written with a dot ends no sentence."""
+    algebra = "Algebra: y = x . colsum(W) + sum(b), since max and mean of one element are the same"
+    assert one_line(f"{algebra}. One launch, then another.", 100) == f"{algebra}."
+    assert one_line(f"{algebra}.", 60) == f"{algebra[:59].rstrip()}…"
+    assert all(len(one_line("One. Two three. " * 20, most)) <= most for most in range(10, 90))

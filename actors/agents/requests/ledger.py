@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
@@ -12,6 +13,7 @@ from protocol.values import Backend, LedgerEntry, Reference
 PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
 MAX_LEDGER_IDEA = 110  # characters
 MAX_REASON = 90
+SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
 # What a planner begins with while others plan for the same task, in turn by attempt.
 STANCES: dict[Backend, tuple[str, ...]] = {
     "cpp": (
@@ -173,9 +175,14 @@ def _launches(work: AgentWork) -> int | None:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text in one line: its first sentences, as far as they fit."""
+    """Return a text in one line of at most `most` characters.
+
+    Of a longer text its first sentence is left, or what fits of it.
+    """
     line = " ".join(text.split()).replace("|", "/")
     if len(line) <= most:
         return line
-    sentence = line.split(". ", 1)[0]
-    return f"{sentence}." if len(sentence) < most else f"{line[: most - 1].rstrip()}…"
+    end = SENTENCE_END.search(line, endpos=most + 1)
+    if end is not None:
+        return line[: end.start()]
+    return f"{line[: most - 1].rstrip()}…"
