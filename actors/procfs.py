@@ -82,8 +82,13 @@ def thread_wait_s(pid: int) -> float:
 
 def main_thread_wait_s(pid: int) -> float:
     """Return how long the main thread of a process waited for a processor."""
+    return waited_s(PROC / str(pid) / "schedstat")
+
+
+def waited_s(schedstat: Path) -> float:
+    """Return how long a thread with this file waited for a processor; 0 where it is not counted."""
     with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1]) / 1e9
+        return int(schedstat.read_bytes().split()[1]) / 1e9
     return 0.0
 
 

@@ -56,7 +56,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/adopt": {
         "msgspec", "torch",
         "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
-        "actors.installation", "actors.prctl",
+        "actors.installation", "actors.prctl", "actors.procfs",
     },
     "actors/ship": {
         "msgspec", "torch", "setuptools",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from actors import procfs
+
 SCHEDULER = Path("/proc/thread-self/schedstat")  # ns on a processor, ns ready and waiting for one
 
 
@@ -21,7 +23,4 @@ def waited_seconds() -> float:
 
     0 where the system does not say.  Sleep and input are not among them.
     """
-    try:
-        return int(SCHEDULER.read_bytes().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    return procfs.waited_s(SCHEDULER)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
 
+from actors.supervisor.reporting.unit_costs import saved_percent
 from protocol.values import Value
 from scripts.tables.result_rows import ProblemRow, ProblemState, RunRows
 from scripts.tables.table_metrics import mean_price
@@ -61,7 +62,7 @@ def variation_figures(runs: SeedRuns, first: SeedRuns) -> VariationFigures:
     minutes = [row.minutes for row in rows if row.minutes is not None]
     gain = estimate([run_gain(run) for run in runs.values()])
     shared = sorted(set(runs) & set(first))
-    saved_percent = 100 * (1 - 1 / gain.value)
+    saved = saved_percent(gain.value)
     return VariationFigures(
         runs=len(runs),
         tasks=len(next(iter(runs.values())).rows),
@@ -78,7 +79,7 @@ def variation_figures(runs: SeedRuns, first: SeedRuns) -> VariationFigures:
         attempts=attempts,
         usd=usd,
         minutes=fmean(minutes) if minutes else None,
-        usd_per_percent=usd / saved_percent if usd is not None and saved_percent > 0 else None,
+        usd_per_percent=usd / saved if usd is not None and saved > 0 else None,
     )
 
 

@@ -8,22 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from planted_winners import MANY, ONCE, candidate, winner_file
+from quick_stages import looked_at, silent, take_quickly
 
 from actors.adopt.accuracy import Truth, step_outputs
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart
 from actors.adopt.compiled_graphs import GraphCount
 from actors.adopt.fit import fit
-from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_results import StepResult
 from actors.adopt.step_timing import interval
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 EXPRESSIONS = {
@@ -35,23 +32,11 @@ EXPRESSIONS = {
 }
 
 
-def silent(line: str) -> None:
-    """Take a line for the user."""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
     """Return a folder in which every part of the model has a winner of another kind."""
-    torch.set_num_threads(1)
-    made = StageFolder(tmp_path_factory.mktemp("stages"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
-        look(ModelFile(FILE), made, 4, ["eager"], silent)
-        patterns = ("fast.*", "idle", "slow", "wrong", "breaking")
-        options = Options(min_share=0.0, max_gap=1e6, patterns=patterns)
-        taken = take(made, options, silent)
-    for task in taken.tasks:
+    made = looked_at(FILE, tmp_path_factory.mktemp("stages"), 4)
+    for task in take_quickly(made, "fast.*", "idle", "slow", "wrong", "breaking").tasks:
         source = (made.path / task.file).read_text()
         text = winner_file(source, candidate(EXPRESSIONS[task.name]))
         if task.name == "breaking":

@@ -13,36 +13,23 @@ import msgspec
 import pytest
 import torch
 from planted_winners import ONCE, candidate, winner_file
+from quick_stages import looked_at, silent, take_quickly
 
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import fit, load_package
-from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 PATTERNS = ("fast.*", "wrong")
 FAST = [f"fast.{number}" for number in range(4)]
 
 
-def silent(line: str) -> None:
-    """Take a line for the user."""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
     """Return a folder with two tasks, of which one has a winner."""
-    torch.set_num_threads(1)
-    made = StageFolder(tmp_path_factory.mktemp("stages"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
-        look(ModelFile(FILE), made, 4, ["eager"], silent)
-        options = Options(min_share=0.0, max_gap=1e6, patterns=PATTERNS)
-        taken = take(made, options, silent)
-    task = next(task for task in taken.tasks if task.name == "fast")
+    made = looked_at(FILE, tmp_path_factory.mktemp("stages"), 4)
+    task = next(task for task in take_quickly(made, *PATTERNS).tasks if task.name == "fast")
     source = (made.path / task.file).read_text()
     (made.path / "runs" / "fast").mkdir(parents=True)
     text = "# a header\n" + winner_file(source, candidate(ONCE.format(shift=0.1)))

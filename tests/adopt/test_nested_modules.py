@@ -7,35 +7,21 @@ from pathlib import Path
 import pytest
 import torch
 from planted_winners import bare_winner
+from quick_stages import looked_at, options, silent
 
 from actors.adopt.fit import fit, load_package
-from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options
 
 FILE = Path(__file__).parent / "models" / "nested.py"
 BLOCKS = tuple(f"blocks.{number}" for number in range(3))
 BENDS = tuple(f"{block}.bend" for block in BLOCKS)
 
 
-def silent(line: str) -> None:
-    """Take a line for the user."""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
-    torch.set_num_threads(1)
-    made = StageFolder(tmp_path_factory.mktemp("stages"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
-        look(ModelFile(FILE), made, 3, ["eager"], silent)
-    return made
-
-
-def options(*patterns: str) -> Options:
-    return Options(min_share=0.0, max_gap=1e6, patterns=patterns)
+    return looked_at(FILE, tmp_path_factory.mktemp("stages"), 3)
 
 
 @pytest.fixture(autouse=True)

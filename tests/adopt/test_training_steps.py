@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 import torch
 from planted_winners import winner_file
+from quick_stages import looked_at, silent, take_quickly
 
 from actors.adopt.accuracy import Truth
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import fit, load_package
-from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_state import KeptState
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options, Take
+from actors.adopt.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "trained.py"
 PLAIN = """\
@@ -36,20 +35,10 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def silent(line: str) -> None:
-    """Take a line for the user."""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
-    torch.set_num_threads(1)
-    made = StageFolder(tmp_path_factory.mktemp("stages"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
-        look(ModelFile(FILE), made, 3, ["eager"], silent)
-        options = Options(min_share=0.0, max_gap=1e6, patterns=("gates.*", "dropout"))
-        take(made, options, silent)
+    made = looked_at(FILE, tmp_path_factory.mktemp("stages"), 3)
+    take_quickly(made, "gates.*", "dropout")
     return made
 
 

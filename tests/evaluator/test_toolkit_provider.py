@@ -49,7 +49,7 @@ def provide(
         lambda: Confinement(folder="/x", environment={}),
         lambda: False,
         cuda=False,
-        meanwhile=(lambda: False) if beside else None,
+        is_background_over=(lambda: False) if beside else None,
     )
 
 

@@ -51,11 +51,11 @@ class Builder:
         zygote: ZygoteClient,
         arch: str,
         is_cancelled: Callable[[], bool],
-        meanwhile: Callable[[], bool] | None = None,
+        is_background_over: Callable[[], bool] | None = None,
     ) -> str:
         """Return the key of the toolkit to build `source` with, prepared now; "" for none.
 
-        `meanwhile`: as for `ToolkitProvider.toolkit_for`.
+        `is_background_over`: as for `ToolkitProvider.toolkit_for`.
         """
         store = self._confinements.store
         if store is None or not may_compile(source):
@@ -69,7 +69,7 @@ class Builder:
             lambda: self._confinements.toolkit_confinement(store, arch),
             is_cancelled,
             cuda=self._confinements.kind == "cuda",
-            meanwhile=meanwhile,
+            is_background_over=is_background_over,
         )
 
     def build_stage(
@@ -80,10 +80,10 @@ class Builder:
         arch: str,
         is_cancelled: Callable[[], bool],
         modules: Mapping[str, str] = NO_MODULES,
-        meanwhile: Callable[[], bool] | None = None,
+        is_background_over: Callable[[], bool] | None = None,
     ) -> BuildStage:
         """Return the build of `source` in `folder`, once its toolkit is prepared."""
-        toolkit = self.toolkit(source, zygote, arch, is_cancelled, meanwhile)
+        toolkit = self.toolkit(source, zygote, arch, is_cancelled, is_background_over)
         return BuildStage(
             zygote,
             self._confinements.confinement(folder, trusted=False, arch=arch, toolkit=toolkit),
@@ -146,7 +146,7 @@ class BuildAhead:
 
         try:
             stage = self._builder.build_stage(
-                source, self._zygote, folder, arch, is_stopped, modules, self._meanwhile()
+                source, self._zygote, folder, arch, is_stopped, modules, self._end_of_background()
             )
             built = stage.run(self._limits.build_s)
             if built.fault is not None:
@@ -161,8 +161,8 @@ class BuildAhead:
             self._scratch.remove(folder)
             raise
 
-    def _meanwhile(self) -> Callable[[], bool] | None:
-        """Return when headers that are prepared beside builds are no longer wanted."""
+    def _end_of_background(self) -> Callable[[], bool] | None:
+        """Return what ends the preparation of headers beside builds; None: there is none."""
         return self._closed.is_set if slots_here(RESERVED_CORES) >= SLOTS_FOR_BOTH else None
 
     def remove(self, built: BuildResult) -> None:

@@ -67,21 +67,21 @@ class ToolkitProvider:
         is_cancelled: Callable[[], bool],
         *,
         cuda: bool,
-        meanwhile: Callable[[], bool] | None = None,
+        is_background_over: Callable[[], bool] | None = None,
     ) -> str:
         """Return the key of the toolkit for `source`, prepared if need be; "" for torch's build.
 
-        `confinement` makes that of the child that prepares it.  `meanwhile`: flag sets that a
-        toolkit lacks are prepared while `source` is built without them, until `meanwhile` returns
-        True; None: the build waits for them.
+        `confinement` makes that of the child that prepares it.  `is_background_over`:
+        flag sets that a toolkit lacks are prepared while `source` is built without them, until this
+        returns True; None: the build waits for them.
         """
         if not needs_headers(source) or self._failures >= MAX_TRIES:
             return self._toolkit
         wanted = flag_sets_of(source, cuda=cuda)
         if self._toolkit and wanted <= self._prepared_flag_sets:
             return self._toolkit
-        if self._toolkit and meanwhile is not None:
-            self._order(wanted, zygote, confinement, meanwhile)
+        if self._toolkit and is_background_over is not None:
+            self._order(wanted, zygote, confinement, is_background_over)
             return self._toolkit
         self._prepare_missing(wanted, zygote, confinement, is_cancelled)
         return self._toolkit

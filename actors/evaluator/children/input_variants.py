@@ -17,8 +17,6 @@ from actors.evaluator.ipc.orders import InputKind
 MAX_ELEMENTS_INSPECTED = 4096  # these decide what a tensor means
 FEW_VALUES = 3
 PERTURBATION = 0.2  # parameters move by this share
-# The values were drawn with the same seed.  Noise from that very sequence would follow them, and
-# move the mean of zero-mean weights by a tenth of their deviation.
 NOISE_SEED = 0x5851F42D4C957F2D
 
 
@@ -39,8 +37,8 @@ def vary(inputs: object, kind: InputKind, seed: int) -> object:
 
 def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
     """Return one tensor, varied by `kind`."""
-    generator = torch.Generator(device=x.device).manual_seed(seed ^ NOISE_SEED)
-    random = torch.rand(4, generator=torch.Generator().manual_seed(seed ^ NOISE_SEED)).tolist()
+    generator = _noise_generator(seed, x.device)
+    random = torch.rand(4, generator=_noise_generator(seed)).tolist()
     unit = bool((x.min() >= 0) & (x.max() <= 1))
 
     def noise() -> torch.Tensor:
@@ -64,6 +62,15 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:
             return x
+
+
+def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return the generator of noise for values that were drawn with `seed`.
+
+    Noise from that very sequence would follow them, and move the mean of zero-mean weights by a
+    tenth of their deviation.
+    """
+    return torch.Generator(device=device).manual_seed(seed ^ NOISE_SEED)
 
 
 def _is_free(x: torch.Tensor) -> bool:
@@ -97,7 +104,7 @@ def is_constant(value: torch.Tensor) -> bool:
 
 def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
     """Return the module's state with slightly different parameters and running statistics."""
-    generator = torch.Generator().manual_seed(seed ^ NOISE_SEED)
+    generator = _noise_generator(seed)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {}
     for name, value in model.state_dict().items():

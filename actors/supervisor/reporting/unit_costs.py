@@ -8,11 +8,16 @@ from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.snapshot import TaskState
 
 
+def saved_percent(speedup: float) -> float:
+    """Return the percent of eager's time that is saved; at most 0 for what is not faster."""
+    return 100 * (1 - 1 / speedup)
+
+
 def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
     """Return dollars for each 1 % of eager's time that is saved; None: nothing is, or no price."""
     if usd is None or speedup is None or speedup <= 1.0:
         return None
-    return round(usd / (100 * (1 - 1 / speedup)), 6)
+    return round(usd / saved_percent(speedup), 6)
 
 
 def task_cost(task: TaskState) -> tuple[str, str]:
@@ -38,7 +43,7 @@ def cost_line(tasks: Sequence[TaskState]) -> str:
         return ""
     begun = sum(len(task.attempts) + len(task.under_way) for task in tasks)
     speedups = [task.best.verdict.speedup for task in tasks if task.best]
-    saved = sum(100 * (1 - 1 / speedup) for speedup in speedups if speedup and speedup > 1)
+    saved = sum(saved_percent(speedup) for speedup in speedups if speedup and speedup > 1)
     parts = [f"{_dollars(usd / begun)} an attempt"] if begun else []
     parts += [f"{_dollars(usd / saved)} for 1 % of a task's time"] if saved > 0 else []
     return ", ".join(parts)
