@@ -273,15 +273,14 @@ class Runner:
 
     def _call_once(self, order: CallOnce) -> CallReturned:
         seed_all(order.seed)
+        # The output before is kept for one more comparison: this call must not have changed it.
+        kept = {k: v for k, v in self._checked_outputs.items() if k == order.keep - 1}
+        self._checked_outputs = kept
         redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
-        # The output before is kept for one more comparison: this call must not have changed it.
-        self._checked_outputs = {
-            order.keep: output,
-            **{k: v for k, v in self._checked_outputs.items() if k == order.keep - 1},
-        }
+        kept[order.keep] = output
         return CallReturned(
             output=tensor_bytes.layout_of(output),
             redzone_breach=redzones.breach() if redzones else "",

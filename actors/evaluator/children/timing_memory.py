@@ -91,9 +91,10 @@ class TimingMemory:
         if self.slots.is_on_card:
             torch.cuda.synchronize()
 
-    def is_changed(self, slot: int) -> bool:
-        """Whether a slot holds something else than what was written into it."""
-        return self.contents.is_changed(self.slots, slot)
+    def drawn_from(self, slot: int) -> tuple[list[object], bool]:
+        """Return a copy of what was written into a slot, and whether that holds something else."""
+        raws = self.contents.written(slot)
+        return self.contents.values(raws), self.contents.is_changed(self.slots, slot, raws)
 
     # --- outputs on a card -------------------------------------------------------------------
 

@@ -59,7 +59,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
     aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
     has_double: bool  # a float64 reference could be made
-    block_bytes: int  # for the inputs and outputs of one block
+    # Of a card, with what preparing the task took given back; on a host, bytes for one block.
+    free_bytes: int
     notes: tuple[str, ...] = ()
     form: CallForm = CallForm()  # how the module is called
 

@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from actors.evaluator.ipc import shared_memory
+from actors.evaluator.ipc.card_memory import arena_bytes
 from actors.evaluator.ipc.layout_checks import (
     Layout,
     is_sound,
@@ -42,8 +43,6 @@ from actors.evaluator.timing.sides import CandidateFaultError, Sides, rejection
 from actors.evaluator.timing.spot_checks import ChosenOutput, SpotChecks
 from actors.evaluator.timing.timing_statistics import Side
 
-# Bytes of an arena besides those of outputs: what calls need for themselves.
-ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES = 1 << 27, 1 << 30
 WORD_BYTES = 8
 
 
@@ -141,8 +140,7 @@ class ArenaOutputs:
 
         The reference needs none: nothing of its outputs is read.
         """
-        spare = min(8 * self._output_bytes + ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES)
-        size = (calls + 1) * self._output_bytes * 9 // 8 + spare
+        size = arena_bytes(self._output_bytes, calls)
         if side == "reference" or self._size >= size:
             return
         arena = self._fixture.referee.prepare_arena(size)
