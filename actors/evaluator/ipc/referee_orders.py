@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -195,6 +195,9 @@ class SlotDrawn(Order, frozen=True, kw_only=True):
     is_changed: bool
 
 
+OutputMemory: TypeAlias = Literal["arena", "slots"]
+
+
 class PrepareArena(Order, frozen=True, kw_only=True):
     """Allocate device memory for what a candidate's timed calls allocate.
 
@@ -205,10 +208,11 @@ class PrepareArena(Order, frozen=True, kw_only=True):
 
 
 class StashFromArena(Order, frozen=True, kw_only=True):
-    """Copy outputs out of the arena now, to compare them later."""
+    """Copy outputs out of the arena, or of the slots, now, to compare them later."""
 
     outputs: tuple[Layout, ...]
-    places: tuple[tuple[int, ...], ...]  # where each leaf begins; of empty ones any number
+    # Where each leaf begins, and in what; of empty ones any number.
+    places: tuple[tuple[tuple[OutputMemory, int], ...], ...]
 
 
 class AwaitIdleCard(Order, frozen=True, kw_only=True):
