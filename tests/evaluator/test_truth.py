@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.benchmarks.honest_kernels import honest_kernels, in_drawn_order
-from scripts.benchmarks.truth import deviation_of, summary
+from scripts.benchmarks.truth import Deviations, deviation_of, is_off, summary
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,10 @@ def test_a_deviation_within_its_own_noise_is_told_apart() -> None:
     deviation = deviation_of([(judged * 50, clock * 50) for judged, clock in pairs])
     assert not deviation.is_within
     assert not deviation.is_surely_beyond
-    assert "1 beyond 3 % (0.5 µs of calls under 5 µs), 0 of these with" in summary([deviation])
+    found = [Deviations(same=deviation_of([(50.0, 50.0)] * 6), apart=deviation)]
+    assert "1 beyond 3 %, 0 with their whole interval" in summary(found)
+    assert not is_off(found)
+    assert is_off([Deviations(same=deviation, apart=deviation)])
 
 
 def test_the_first_kernels_of_a_drawn_order_are_of_all_kinds() -> None:
