@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, s
 
 from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildStore
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
-from actors.evaluator.judge import FifoLock, Judge
+from actors.evaluator.judge import Judge
 from actors.evaluator.ordered_judging import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
@@ -188,34 +187,3 @@ def _is_build_zygote(pid: int) -> bool:
     except OSError:
         return False
     return b"actors.evaluator.children.zygote" in command and b"-builds" in command
-
-
-def test_turns_go_by_the_order_of_calls() -> None:
-    """A caller that is cancelled leaves the queue; the next caller in order has the device."""
-    device_lock, order = FifoLock(), list[str]()
-    cancelled = threading.Event()
-
-    def raise_if_cancelled() -> None:
-        if cancelled.is_set():
-            raise EvaluationCancelledError
-
-    def take_turn(name: str, while_waiting: Callable[[], None]) -> None:
-        try:
-            with device_lock.held(while_waiting):
-                order.append(name)
-        except EvaluationCancelledError:
-            order.append(f"{name} cancelled")
-
-    threads = []
-    with device_lock.held(lambda: None):
-        for number, name in enumerate(("first", "second", "third"), start=2):
-            while_waiting = raise_if_cancelled if name == "second" else lambda: None
-            threads.append(threading.Thread(target=take_turn, args=(name, while_waiting)))
-            threads[-1].start()
-            while len(device_lock._waiters) < number:
-                time.sleep(0.01)
-        cancelled.set()
-        threads[1].join()
-    for thread in threads:
-        thread.join()
-    assert ["second cancelled", "first", "third"] == order
