@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, settles
 
-from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildStore
+from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildSlots, BuildStore, slots_here
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
 from actors.evaluator.judge import Judge
 from actors.evaluator.ordered_judging import judge_in_order
@@ -92,6 +93,20 @@ def test_a_candidate_changes_nothing_in_the_store(
     seen = "toolkits" if judge.level >= 2 else "nothing"
     assert f"ValueError: seen:, {seen}, end" == verdict.reason
     assert before == state(build_store.toolkits)
+
+
+def test_a_stored_result_takes_no_build_slot(
+    judge: Judge, task: Task, build_store: BuildStore
+) -> None:
+    """The device waits for it, while other candidates' compilers have all slots."""
+    judge.judge(task, WRONG)
+    slots = BuildSlots(build_store.slots, slots_here())
+    with ExitStack() as held:
+        for _slot in range(slots.count):
+            held.enter_context(slots.acquired(60.0))
+        verdict = judge.judge(task, WRONG, ContextRecorder(revoked_after_s=60.0))
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.WRONG
 
 
 def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(tmp_path: Path) -> None:
