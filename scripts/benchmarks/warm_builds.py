@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -50,15 +51,26 @@ def warm_import(name: str, store: Path) -> ImportReport:
     """Import one candidate in a forked process, with the toolkit in `store`."""
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch) / "report.json"
-        child = multiprocessing.get_context("fork").Process(
-            target=_import_and_report, args=(name, store, Path(scratch), answer)
-        )
-        child.start()
-        child.join()
+        status = _forked(_import_and_report, name, store, Path(scratch), answer)
         if not answer.exists():
-            ended = f"the import ended its process with status {child.exitcode}"
+            ended = f"the import ended its process with status {status}"
             return ImportReport(seconds=0.0, error=ended)
         return msgspec.json.decode(answer.read_bytes(), type=ImportReport)
+
+
+def _forked(function: Callable[..., None], *arguments: object) -> int | None:
+    """Call `function` in a forked process: one that has used CUDA can't be forked any more."""
+    child = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def _prepare(store: Path, names: list[str]) -> None:
+    try:
+        prepare_toolkit(store, flag_sets_for(names))
+    except (PrecompiledHeaderError, ToolkitMissingError) as error:
+        print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
 
 
 def _import_and_report(name: str, store: Path, scratch: Path, answer: Path) -> None:
@@ -99,10 +111,7 @@ def main(arguments: list[str]) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
-        try:
-            prepare_toolkit(store, flag_sets_for(names))
-        except (PrecompiledHeaderError, ToolkitMissingError) as error:
-            print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
+        _forked(_prepare, store, names)
         print(f"prepared for {len(names)} kinds in {time.monotonic() - began:.1f} s", flush=True)
         for name in names:
             if time.monotonic() - began > flags.limit_s - LEAST_S:
