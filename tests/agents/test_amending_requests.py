@@ -132,5 +132,5 @@ def test_a_compilers_line_is_named_in_the_numbered_source(log: str, line: int | 
     told = f"The compiler's first error is in line {line} of the numbered source."
     assert (told if line else "") == first_error_line(log, source)
     failed = replace(FAILED, source=source, verdict=replace(FAILED.verdict, log=log))
-    text = make_request(replace(WORKS["solve"], failed=failed), 1000, "compact").render()
+    text = make_request(replace(solve(), failed=failed), 1000, "compact").render()
     assert bool(line) == (told in text)
