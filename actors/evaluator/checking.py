@@ -31,8 +31,13 @@ class CorrectnessCheck:
         runner: ChildClient[FromRunner],
         *,
         missing_parameters: tuple[str, ...],
+        only_one_draw: bool = False,
     ) -> None:
-        """`missing_parameters`: what the candidate lacks, often the reason of wrong results."""
+        """`missing_parameters`: what the candidate lacks, often the reason of wrong results.
+
+        `only_one_draw`: for a rough trial, which decides nothing.
+        """
+        self._only_one_draw = only_one_draw
         self._fixture = fixture
         self._referee = fixture.referee
         self._runner = runner
@@ -49,8 +54,9 @@ class CorrectnessCheck:
         began, least = time.monotonic(), max(2, self._fixture.task.checks)
         plain: list[InputKind] = ["plain"]
         kinds = plain + self._fixture.input_kinds
+        kinds = plain if self._only_one_draw else kinds + plain * (least - len(kinds))
         try:
-            for number, kind in enumerate(kinds + plain * (least - len(kinds))):
+            for number, kind in enumerate(kinds):
                 if number >= least and time.monotonic() - began > MORE_CHECKS_S:
                     break
                 drawing = self._referee.draw(kind)

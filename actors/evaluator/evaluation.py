@@ -66,8 +66,8 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     # Whether tools look at it: after a crash only, also as a contender, or in any case.
     inspected: Inspected = "no"
     time_s: float | None = None  # the most seconds of timing; None: the limit's
-    # Instead of being timed beside the reference it is timed by its own process for these seconds:
-    # good enough to choose among variants of one candidate, which can deceive only itself.
+    # It is checked on one draw and timed for these seconds by its own process, without the
+    # reference: enough to choose among variants of one candidate, which can deceive only itself.
     trial_s: float | None = None
 
 
@@ -253,7 +253,10 @@ class Evaluation:
 
     def _run_check(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
         self._check = CorrectnessCheck(
-            self.fixture, runner, missing_parameters=self._missing_parameters
+            self.fixture,
+            runner,
+            missing_parameters=self._missing_parameters,
+            only_one_draw=self._request.trial_s is not None,
         )
         return self._check.run()
 
@@ -276,8 +279,11 @@ class Evaluation:
         return None
 
     def _run_trial(self, runner: ChildClient[FromRunner], seconds: float) -> CandidateFault | None:
-        """Time calls on the inputs of the last check, roughly and with this process's clock."""
-        if math.isinf(self.fixture.best_us):
+        """Time calls on the inputs of the check, roughly and with this process's clock.
+
+        A task with cases needs the reference's time of each, too, for one figure of all.
+        """
+        if math.isinf(self.fixture.best_us) and self.fixture.task.case is not None:
             self.fixture.note_time(baselines.eager_time(self.fixture).us)
         timed = trial_timing.timed_calls(runner, self._limits.check_s, seconds)
         if isinstance(timed, float):
@@ -369,12 +375,12 @@ class Evaluation:
         )
 
     def _trial_verdict(self, median_us: float, seconds: Seconds) -> Verdict:
-        reference_us = self.fixture.best_us
+        reference_us = None if math.isinf(self.fixture.best_us) else self.fixture.best_us
         return Verdict(
             verdict=Outcome.CORRECT,
             median_us=median_us,
             reference_us=reference_us,
-            speedup=reference_us / median_us,
+            speedup=reference_us / median_us if reference_us is not None else None,
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
