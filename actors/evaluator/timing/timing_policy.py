@@ -14,7 +14,7 @@ The rule:
    and their inputs with what was written.  A difference makes the verdict `wrong`.
 5. Groups in which the reference's threads waited for a processor, or the card was throttled, are
    left out where enough calm groups remain.  Otherwise the interval is widened by what contention
-   can have done.
+   can have done.  On a host where other programs used next to no processor time, neither applies.
 6. Timing ends when the interval of the ratio is narrow, or when the time is up; for a candidate
    that can't become the best of its task, a wider interval is narrow.
 7. `rejected` needs a time below the roofline floor, processes that ran while frozen, or memory that
@@ -97,6 +97,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Share of the reference's blocks: the group is disturbed if its threads waited longer than that
     # for a processor.
     max_calm_wait_share: float = 0.05
+    # Share of the processors' time on a host: where other programs used no more, threads waited for
+    # threads of their own side, and nothing was disturbed.
+    quiet_share: float = 0.03
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
     # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
