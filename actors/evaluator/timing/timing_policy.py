@@ -113,11 +113,11 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
-    # Ratio, and share of the ratio: the same where the whole interval is so far above it.
-    ahead_ratio: float = 1.05
-    enough_width_ahead: float = 0.025
-    # Seconds, and share of the ratio: the first after so long.  Calls that are little more than a
-    # launch vary by a tenth, and their place far behind is known long before.
+    # Share of the ratio: the same for other first looks of a task that has a best node: ±1 %.  Two
+    # nodes that are nearer to each other are both confirmed, and that is timed to 1 %.
+    enough_width_contender: float = 0.02
+    # Seconds, and share of the ratio: for one behind the best after so long.  Calls that are little
+    # more than a launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
     # Ratio, and numbers of groups after which that is looked at: the same where the best node is at

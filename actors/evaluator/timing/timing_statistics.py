@@ -184,8 +184,8 @@ def is_enough(
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
-    one that is far below.  One that is clearly above is the best in any case, and the winner is
-    timed again in the end.
+    one that is far below.  A contender's first look needs no more than ±1 %: the winner is timed
+    again in the end, then without a best.
     """
     least_groups = wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
     if elapsed_s >= time_s and len(measured) >= least_groups:
@@ -203,8 +203,8 @@ def is_enough(
     if is_behind:
         is_long = elapsed_s >= POLICY.behind_s
         width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
-    elif best_speedup > 0 and interval[0] > math.log(best_speedup * POLICY.ahead_ratio):
-        width = POLICY.enough_width_ahead
+    elif best_speedup > 0:
+        width = POLICY.enough_width_contender
     return interval[1] - interval[0] < width
 
 
