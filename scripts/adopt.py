@@ -15,6 +15,7 @@ from pathlib import Path
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes to stderr otherwise
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
+from actors.adopt.errors import AdoptError
 from actors.cli import OneLineParser
 from actors.commands import typed_command, with_typed_commands
 from actors.exit_status import ExitStatus
@@ -25,10 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     # torch says so once, and is used without it.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-    from actors.adopt import stages  # torch, which takes a while
-    from actors.adopt.errors import AdoptError
-
     try:
+        from actors.adopt import stages  # torch, which takes a while: Ctrl-C may come in it
+
         return stages.run(parsed)
     except AdoptError as error:
         print(f"adopt: {error}", file=sys.stderr)

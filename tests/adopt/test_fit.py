@@ -200,27 +200,6 @@ def test_what_cannot_be_fitted_is_said(folder: StageFolder, tmp_path: Path) -> N
     assert isinstance(load_package(folder), ModuleType)
 
 
-def test_no_recorded_value_is_in_any_other_file(folder: StageFolder) -> None:
-    """Tasks, cases, records and the package have shapes and ranges; the data stays in captures."""
-    captures = sorted((folder.path / "captures").rglob("*.pt"))
-    found = [torch.load(file, weights_only=True)["args"][0].flatten()[:200] for file in captures]
-    values = torch.cat(found)
-    words = {f"{value:.5g}".encode() for value in values.tolist()}
-    pairs = {
-        bytes(values[place : place + 2].view(torch.uint8).tolist()) for place in range(0, 100, 2)
-    }
-    others = [
-        file.read_bytes()
-        for file in folder.path.rglob("*")
-        if file.is_file() and file not in captures and file.suffix != ".pyc"
-    ]
-
-    assert captures
-    assert len(others) > 8
-    assert not [word for word in words for text in others if len(word) > 6 and word in text]
-    assert not [pair for pair in pairs for text in others if pair in text]
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiler_takes_calls_of_another_shape_without_a_break(folder: StageFolder) -> None:
     """Sizes become symbols at the second shape; the fitted modules stay in one graph."""

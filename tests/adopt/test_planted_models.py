@@ -13,10 +13,11 @@ from actors.adopt.check import Check
 from actors.adopt.stage_folder import StageFolder
 
 REASONS = {
-    "wrong": "wrong: ",
-    "slow": "slower",
-    "breaking": "under torch.compile there are",
-    "raising": "no kernel image",
+    "wrong": ("wrong: ",),
+    "slow": ("slower",),
+    "idle": ("no gain beyond noise", "slower"),
+    "breaking": ("under torch.compile there are",),
+    "raising": ("no kernel image",),
 }
 MODELS = ("plain_vit", "plain_decoder", "plain_unet")
 DTYPES = ("float32", "bfloat16")
@@ -29,7 +30,8 @@ def refuse_other_reasons(result: Check, kinds: dict[str, str]) -> None:
     for name, kind in kinds.items():
         if kind != "right":
             assert not trials[name].kept, (name, kind, trials[name])
-            assert REASONS[kind] in trials[name].reason, (name, kind, trials[name].reason)
+            said = trials[name].reason
+            assert any(word in said for word in REASONS[kind]), (name, kind, said)
         else:
             assert trials[name].accuracy is not None
             assert trials[name].accuracy.is_right, trials[name]
@@ -43,8 +45,9 @@ def refuse_other_reasons(result: Check, kinds: dict[str, str]) -> None:
 def test_bad_winners_are_found_by_name(
     name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong for one shape only, slower, breaking graphs, raising: each is dropped for that."""
+    """Wrong for one shape, slower, no faster, breaking graphs, raising: dropped for that."""
     monkeypatch.setenv("ADOPT_DTYPE", dtype)
+    torch.set_num_threads(1)  # beside other programs two threads wait for each other
     folder = StageFolder(tmp_path / name)
     result = checked(name, folder, 1.0, ["eager"])
     refuse_other_reasons(result, kinds_of(name, folder))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
+from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -32,7 +33,6 @@ from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, Timed
 from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
-OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
 MAX_WAIT_SHARE = 0.999  # threads that wait for each other may wait longer than the block lasts
 
 
@@ -70,9 +70,10 @@ class PairedBenchmark:
         self._transfer = SlotTransfer(
             fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
         )
-        most = int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs))
         self._block_size = BlockSize(
-            most=min(most, POLICY.max_slot_bytes // inputs),
+            most=self._most_calls(
+                TaskBytes(inputs=inputs, outputs=outputs, has_double=facts.has_double)
+            ),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
@@ -107,6 +108,14 @@ class PairedBenchmark:
         except OutputsOutOfReachError:
             self._transfer.collect_outputs()
             return self._timing(on_group)
+
+    def _most_calls(self, task: TaskBytes) -> int:
+        """Return the calls of a block that memory has room for; on a host, that caches have."""
+        free = self.fixture.facts.free_bytes
+        if self._on_host:
+            return int(free / (task.inputs + OUTPUT_COPIES * task.outputs))
+        most = min(POLICY.max_block_calls, max(1, POLICY.max_slot_bytes // task.inputs))
+        return task.block_calls(free, most)
 
     @property
     def processor(self) -> int | None:
