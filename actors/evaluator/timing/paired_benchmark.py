@@ -116,7 +116,8 @@ class PairedBenchmark:
         free = self.fixture.facts.free_bytes
         if self._on_host:
             return int(free / (task.inputs + OUTPUT_COPIES * task.outputs))
-        most = min(POLICY.max_block_calls, max(1, POLICY.max_slot_bytes // task.inputs))
+        usual = max(POLICY.gpu_least_calls, POLICY.max_slot_bytes // task.inputs)
+        most = min(POLICY.max_block_calls, usual)
         return task.block_calls(free, most)
 
     @property

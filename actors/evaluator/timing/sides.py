@@ -62,6 +62,9 @@ class Sides:
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
         self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
+        # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
+        # of honest kernels compare the judge with it.
+        self.told_call_s: list[float] = []
 
     @contextmanager
     def running(self, side: Side) -> Iterator[None]:
@@ -141,6 +144,8 @@ class Sides:
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s - worked_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began
+        if side == "candidate" and isinstance(done, CallsReturned):
+            self.told_call_s.append(done.call_s)
         # A candidate is not believed what its calls took.
         return TimedWindow(
             block_s=block_ended - began,

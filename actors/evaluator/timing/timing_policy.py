@@ -41,8 +41,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
     # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
     gpu_block_s: float = 0.02
-    # Bytes: the inputs of a block on a card are no more than this.
+    # Bytes: the inputs of a block on a card are no more than this, but for so many calls at least
+    # where memory allows them.  A block's first call takes 0.1 ms more than the others.
     max_slot_bytes: int = 12 << 30
+    gpu_least_calls: int = 4
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
