@@ -122,7 +122,9 @@ def summary_lines(results: BatteryResults) -> list[str]:
         f"not checked: {'everything' if is_untried(results) else ', '.join(names)}: {note}"
         for note, names in missing.items()
     ]
-    return [*lines, f"battery: {passed} of {len(outcomes)} checks passed ({where})"]
+    left = outcomes.count("not made")
+    words = f"{passed} of {len(outcomes) - left} checks passed"
+    return [*lines, f"battery: {words}{f', {left} not made' if left else ''} ({where})"]
 
 
 def is_untried(results: BatteryResults) -> bool:

@@ -105,6 +105,7 @@ class PackageFiles(msgspec.Struct, frozen=True, kw_only=True):
     version: str  # 1.0.0+DIGEST: another content, another version
     digest: str
     license: str  # "" for none
+    is_fitted: bool  # whether it is an adopted model's
     parts: dict[str, ShippedWinner]
     namespaces: dict[str, str]  # part -> of its operator, without `stark_`
     limits: dict[str, tuple[str, ...]]  # part -> uses in which the original runs
@@ -175,6 +176,7 @@ def package_files(
         version=version,
         digest=digest,
         license=license_name,
+        is_fitted=fitted is not None,
         parts=parts,
         namespaces=spaces,
         limits=held,

@@ -9,8 +9,19 @@ from actors.ship.package import PackageFiles, uses_compiler
 from actors.ship.shipped_winner import ShippedWinner
 
 TEMPLATE = "package_readme.md"
+EXAMPLE = """\
+module = {use}.ModelNew(...){to_device}  # the arguments, parameters and state_dict of {use}.Model
+with torch.no_grad():
+    module(...)  # kernels for what they were made for, the original for everything else
+print({use}.stats())  # calls of the kernels, of the original, and why"""
+FITTED_EXAMPLE = """\
+{module}.fit(model)  # the model that was adopted: its modules run the kernels now
+with torch.no_grad():
+    model(...)
+print({module}.report(model))  # calls of the kernels, of the originals, and why
+{module}.unfit(model)  # as it was before"""
 LICENSED = "{0}."
-UNLICENSED = "{0}."
+UNLICENSED = "None was named: ask the author before you use or pass on this package."
 BUILD = """\
 - C++ and CUDA kernels are compiled at first use, unless a wheel holds them. This needs a compiler,
   ninja and setuptools (`pip install ".[jit]"`); what is compiled stays in `$STARK_KERNEL_CACHE`
@@ -32,8 +43,11 @@ def readme(package: PackageFiles, results: BatteryResults) -> str:
         name=package.name,
         module=package.module,
         parts=", ".join(parts),
-        use=package.module if len(parts) == 1 else f"{package.module}.{parts[0]}",
-        to_device=".cuda()" if on_card else "",
+        example=(FITTED_EXAMPLE if package.is_fitted else EXAMPLE).format(
+            module=package.module,
+            use=package.module if len(parts) == 1 else f"{package.module}.{parts[0]}",
+            to_device=".cuda()" if on_card else "",
+        ),
         space=f"stark_{package.namespaces[parts[0]]}",
         build=BUILD.format(module=package.module) if compiled else "",
         winners="\n\n".join(

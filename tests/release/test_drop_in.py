@@ -311,3 +311,19 @@ def test_nested_inputs_and_outputs(tmp_path: Path) -> None:
         assert winner.kernel_stats()["kernel"] == 2
         torch.testing.assert_close(winner(inputs[0], 3.0)["sum"], plain(inputs[0], 3.0)["sum"])
     assert winner.kernel_stats()["plain"] == 1
+
+
+NORM_TASK = TASK.replace("self.eval()", "self.norm = nn.InstanceNorm1d(16)").replace(
+    "nn.Dropout(0.5)", "nn.Identity()"
+)
+
+
+def test_a_norm_without_statistics_has_no_buffers_that_a_call_could_change(tmp_path: Path) -> None:
+    """Its buffers are None; in training mode its winner runs the kernels under torch.compile."""
+    text = candidate(construct="self.norm = nn.InstanceNorm1d(16)")
+    plain, winner, inputs = pair(drop_in(tmp_path, text, NORM_TASK))
+    assert plain.training
+    compiled = torch.compile(winner, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), plain(*inputs))
+    assert 1 == winner.kernel_stats()["kernel"]

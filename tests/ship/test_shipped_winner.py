@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from package_samples import PLAIN_KERNELS, TASK, winner_file
 
+from actors.ship.battery_process import BatteryResults, CheckResult
 from actors.ship.errors import NothingToShipError, ShipError
 from actors.ship.package import name_of, package_files
+from actors.ship.package_readme import readme
 from actors.ship.shipped_winner import chosen_node, of_file, of_fitted
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.release import LIMITS
@@ -121,3 +123,23 @@ def test_the_battery_tries_what_the_judge_did_not(tmp_path: Path) -> None:
     assert {"other mode", "second instance", "threads", "compile"} == set(winner.untried)
     files = package_files("g", [winner], limits={"gate": ("compile",)}).files
     assert "\"limits\": ('compile',)," in files["g/gate/drop_in.py"]
+
+
+def test_a_readme_says_how_the_package_is_used_and_what_is_not_known(tmp_path: Path) -> None:
+    """Figures of the header, limits that hold now, the licence; an adopted model has `fit`."""
+    path = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    path.write_text(HEADER + path.read_text())
+    row = CheckResult(outcome="not made", note="no card")
+    found = BatteryResults(where={"torch": "2"}, parts={"level1_6_Gate_": {"values": row}})
+    made = package_files("g", [of_file(path)], limits={"level1_6_Gate_": ("compile",)})
+    text = readme(made, found)
+    assert "module = g.ModelNew(...)  #" in text
+    assert "- 268 µs a call; eager PyTorch: 8.35 ms, 31.11×" in text
+    assert "run plainly" not in text
+    assert "- The original runs in: compile; " in text
+    assert "None was named" in text
+    assert "- not checked: everything: no card" in text
+    assert "compiler" not in text  # Python alone
+    fitted = package_files("g", [of_file(path)], fitted={"__init__.py": ""}, license_name="MIT")
+    assert "g.fit(model)" in readme(fitted, found)
+    assert "\nMIT.\n" in readme(fitted, found)

@@ -18,6 +18,7 @@ import prompts
 from actors.agents.replies.definitions import definitions_of
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import facts, ledger
+from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
 from protocol.messages import AgentWork, Repair
@@ -143,7 +144,9 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
         return f"{outcome}. The source above is the one that it was to change."
     log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
-    return f"{outcome}{known}\n\n{fenced(log, 'text')}" if log else f"{outcome}{known}"
+    place = first_error_line(verdict.log, node.source) if is_node else ""
+    parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _time(node: AttemptView, reference: Reference) -> str:
