@@ -13,8 +13,8 @@ inside import each other directly.  A caller goes through it in this order:
 - `FlagSet`, the constants and the errors: what these functions take, read and raise.
 
 The judge's process must stay without torch.  So the three names that need torch, `install_hook`,
-`prepare_toolkit` and `import_candidate`, are imported at their first use.  An import of one of them at a module's top
-imports torch there: the zygote does so, and the children that it forks need not.
+`prepare_toolkit` and `import_candidate`, are imported at their first use.  An import of one of them
+at a module's top imports torch there: the zygote does so, and the children that it forks need not.
 """
 
 from __future__ import annotations
