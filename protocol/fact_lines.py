@@ -171,7 +171,7 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
         parts.append(f"its bytes {us(bytes_us)} ({bytes_us / own:.0%}; {rate:,.4g} GB/s)")
     matrix_us = floor.matrix_us
     if matrix_us is not None and task.cost is not None and matrix_us >= MIN_SHARE * own:
-        parts.append(_matrix_share(task.cost, task.rates, matrix_us, own))
+        parts += _matrix_share(task.cost, task.rates, matrix_us, own)
     if floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
         name = "one launch" if task.rates.next_launch_us is not None else "an empty call"
         parts.append(f"{name} {us(floor.launch_us)} ({floor.launch_us / own:.0%})")
@@ -180,30 +180,38 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
     bound = _bound(facts, task, floor, own)
     share = floor.us / own
     reached = f"{share:.0%}" if share >= MIN_SHARE else f"{share:.1%}"
-    yield (
-        f"Of its {us(own)} a call the reference's floor is {us(floor.us)}, {reached}"
-        f"{': ' if parts else ''}{', '.join(parts)}.{f' {bound}' if bound else ''}"
-    )
+    text = f"Of its {us(own)} a call the reference's floor is {us(floor.us)}, {reached}"
+    if share > BEYOND:
+        text = f"Its {us(own)} a call are below the reference's floor of {us(floor.us)}"
+    yield f"{text}{': ' if parts else ''}{', '.join(parts)}.{f' {bound}' if bound else ''}"
 
 
-def _matrix_share(cost: TaskCost, rates: DeviceRates, matrix_us: float, own: float) -> str:
+def _matrix_share(
+    cost: TaskCost, rates: DeviceRates, matrix_us: float, own: float
+) -> Iterator[str]:
+    """Yield how near the reference's operations are to the rates; nothing beyond all of them.
+
+    What is faster than a rate does not run at it: such a share would say nothing.
+    """
     reached = cost.total_flops / own / 1e6
     # Products of both parts of split values run at the rate of a lower precision.
     others = ("tf32", "bfloat16") if {"float32", "tf32"} & cost.flops.keys() else ()
     shares = ", ".join(
         f"{reached / rate:.0%} of the {_name(key)} rate"
         for key, rate in rates.tflops.items()
-        if rate > 0 and (key in cost.flops or key in others)
+        if rate > 0 and (key in cost.flops or key in others) and reached <= BEYOND * rate
     )
+    if not shares:
+        return
     if reached > rates.tflops.get("float32", reached):
         splits = ", ".join(
             f"{reached / rate:.0%} of {_name(key)}'s"
             for key, rate in _split_rates(cost, rates).items()
+            if reached <= BEYOND * rate
         )
         shares += f"; of the rates of {_SPLIT} {splits}" if splits else ""
-    return (
-        f"its operations {us(matrix_us)} ({matrix_us / own:.0%}; {reached:.3g} TFLOP/s, {shares})"
-    )
+    part = f"{us(matrix_us)} ({matrix_us / own:.0%}; " if matrix_us <= BEYOND * own else "("
+    yield f"its operations {part}{reached:.3g} TFLOP/s, {shares})"
 
 
 def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:

@@ -16,19 +16,25 @@ def variant_lines(verdict: Verdict) -> list[str]:
     ]
 
 
-def brief_variant_lines(verdict: Verdict) -> list[str]:
-    """Return the lines for a model: of variants that failed alike, one has its reason."""
+def raced_line(verdict: Verdict) -> list[str]:
+    """Return the race in a line, for a model; of variants that failed alike, one has its reason."""
+    known = sorted(enumerate(verdict.variants), key=lambda pair: _order(pair[1]))
+    correct = [
+        f"{_values(result)} {result.median_us:.4g} µs{kept}"
+        for place, result in known
+        for kept in [" (kept)" if place == verdict.variant else ""]
+        if result.verdict is Outcome.CORRECT and result.median_us is not None
+    ]
     failed: dict[Outcome, list[VariantResult]] = {}
-    for result in verdict.variants:
+    for _place, result in known:
         if result.verdict not in (None, Outcome.CORRECT):
             failed.setdefault(result.verdict, []).append(result)
-    repeated = [result for alike in failed.values() for result in alike[1:]]
-    kept = {f"variant {_values(result)}: {_outcome(result)}" for result in repeated}
-    lines = [line for line in variant_lines(verdict) if line.removesuffix(" (kept)") not in kept]
+    parts = ["; ".join(correct)] if correct else []
     for outcome, alike in failed.items():
-        if alike[1:]:
-            lines.append(f"likewise {outcome}: variants {'; '.join(map(_values, alike[1:]))}")
-    return lines
+        reason = alike[0].reason[:REASON_CHARS]
+        told = f" ({reason})" if reason and not verdict.reason.startswith(reason) else ""
+        parts.append(f"{outcome.replace('_', ' ')}: {'; '.join(map(_values, alike))}{told}")
+    return [f"Variants, timed roughly: {'. '.join(parts)}"] if parts else []
 
 
 def _values(result: VariantResult) -> str:

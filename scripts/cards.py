@@ -191,7 +191,9 @@ def _effects(options: argparse.Namespace) -> int:
     changed = effects.with_effects(texts, found, day)
     for name, text in changed.items():
         parse_card(name, text)  # raises if it is too long now
-        print(f"{name:26} {found[name]}")
+        kept = effects.EFFECT.search(text)
+        own = kept is not None and found[name] not in kept[0]
+        print(f"{name:26} {found[name]}{', its own words stay' if own else ''}")
     for name, text in changed.items():
         paths[name].write_text(text, encoding="utf-8")
     wrong = [name for name, effect in found.items() if not effect]
@@ -205,10 +207,16 @@ def _mine(options: argparse.Namespace) -> int:
     from scripts.tables.lesson_attempts import attempts_of_run
 
     attempts = [attempt for run in options.runs for attempt in attempts_of_run(run)]
-    found = lessons.mine(attempts)
+    every = lessons.mine(attempts)
+    found = [one for one in every if one.is_told]
     for number, lesson in enumerate(found, start=1):
         print(f"{number:3} {lesson.line}")
-    if not found:
+    if len(every) > len(found):
+        print(
+            f"{len(every) - len(found)} levers left out: less than {lessons.MIN_CORRECT} correct"
+            " attempts that were measured"
+        )
+    if not every:
         print("no lever was tried in a judged attempt of these runs")
     if options.write:
         lessons.write(options.write, found)

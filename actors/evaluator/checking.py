@@ -31,8 +31,13 @@ class CorrectnessCheck:
         runner: ChildClient[FromRunner],
         *,
         missing_parameters: tuple[str, ...],
+        only_one_draw: bool = False,
     ) -> None:
-        """`missing_parameters`: what the candidate lacks, often the reason of wrong results."""
+        """`missing_parameters`: what the candidate lacks, often the reason of wrong results.
+
+        `only_one_draw`: for a rough trial, which decides nothing.
+        """
+        self._only_one_draw = only_one_draw
         self._fixture = fixture
         self._referee = fixture.referee
         self._runner = runner
@@ -45,12 +50,13 @@ class CorrectnessCheck:
     def run(self) -> CandidateFault | None:
         """Compare outputs on fresh inputs, each time in storage that held other inputs before."""
         previous: tuple[DrawnInputs, CallReturned] | None = None
-        drawn: list[DrawnInputs] = []
+        drawn: list[DrawnInputs] = []  # that the referee still knows
         began, least = time.monotonic(), max(2, self._fixture.task.checks)
         plain: list[InputKind] = ["plain"]
         kinds = plain + self._fixture.input_kinds
+        kinds = plain if self._only_one_draw else kinds + plain * (least - len(kinds))
         try:
-            for number, kind in enumerate(kinds + plain * (least - len(kinds))):
+            for number, kind in enumerate(kinds):
                 if number >= least and time.monotonic() - began > MORE_CHECKS_S:
                     break
                 drawing = self._referee.draw(kind)
@@ -61,11 +67,13 @@ class CorrectnessCheck:
                 fault = self._changed_output(previous, number)
                 if fault is not None:
                     return fault
+                if previous is not None:  # before the next one takes as much memory
+                    drawn.remove(previous[0])
+                    self._referee.forget(previous[0].number)
                 previous = (drawing, called)
                 self.rounds = number + 1
         finally:
             for drawing in drawn:
-                os.close(drawing.buffer)
                 if self._runner.failure is None or self._fixture.is_alive:
                     self._referee.forget(drawing.number)
         return None
@@ -75,7 +83,10 @@ class CorrectnessCheck:
     ) -> CallReturned | CandidateFault:
         runner = self._runner
         set_inputs, carried = drawn.set_inputs_order(0)
-        answer = runner.ask(set_inputs, self._call_s, carried)
+        try:
+            answer = runner.ask(set_inputs, self._call_s, carried)
+        finally:
+            os.close(drawn.buffer)  # the candidate has its copy
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             return fault_from_child(answer, "check", runner.output.text())
         guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))

@@ -20,7 +20,8 @@ from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.facts.verdict_facts import candidate_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.layout_checks import tensor_leaves
+from actors.evaluator.ipc.card_memory import TaskBytes, gib
+from actors.evaluator.ipc.layout_checks import slot_bytes, tensor_leaves, total_bytes
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.ipc.runner_orders import (
@@ -65,8 +66,8 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     # Whether tools look at it: after a crash only, also as a contender, or in any case.
     inspected: Inspected = "no"
     time_s: float | None = None  # the most seconds of timing; None: the limit's
-    # Instead of being timed beside the reference it is timed by its own process for these seconds:
-    # good enough to choose among variants of one candidate, which can deceive only itself.
+    # It is checked on one draw and timed for these seconds by its own process, without the
+    # reference: enough to choose among variants of one candidate, which can deceive only itself.
     trial_s: float | None = None
 
 
@@ -131,7 +132,9 @@ class Evaluation:
             if self._runner is None:
                 raise
             # There was room without the candidate: the reference was measured on this device.
-            reason = f"it leaves the reference no memory on the card ({error})"
+            reason = (
+                f"it leaves the reference no memory on the card: {self._memory_need()} ({error})"
+            )
             fault = CandidateFault(
                 outcome=Outcome.OUT_OF_MEMORY, stage="check", reason=reason[:300]
             )
@@ -142,6 +145,16 @@ class Evaluation:
                 self._benchmark.close()
         self.accusation = fault.accusation if fault is not None else None
         return self._verdict(fault)
+
+    def _memory_need(self) -> str:
+        """Return what judging takes of the card besides the candidate, and what was free."""
+        facts = self.fixture.facts
+        inputs, outputs = slot_bytes(facts.inputs), total_bytes(facts.outputs)
+        need = TaskBytes(inputs=inputs, outputs=outputs, has_double=facts.has_double).most
+        return (
+            f"judging this task takes {gib(need)} besides what the candidate allocates for itself, "
+            f"and {gib(facts.free_bytes)} were free before it"
+        )
 
     def _check_and_time(self, context: EvaluationContext) -> CandidateFault | None:
         context.candidate_running()
@@ -240,7 +253,10 @@ class Evaluation:
 
     def _run_check(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
         self._check = CorrectnessCheck(
-            self.fixture, runner, missing_parameters=self._missing_parameters
+            self.fixture,
+            runner,
+            missing_parameters=self._missing_parameters,
+            only_one_draw=self._request.trial_s is not None,
         )
         return self._check.run()
 
@@ -263,8 +279,11 @@ class Evaluation:
         return None
 
     def _run_trial(self, runner: ChildClient[FromRunner], seconds: float) -> CandidateFault | None:
-        """Time calls on the inputs of the last check, roughly and with this process's clock."""
-        if math.isinf(self.fixture.best_us):
+        """Time calls on the inputs of the check, roughly and with this process's clock.
+
+        A task with cases needs the reference's time of each, too, for one figure of all.
+        """
+        if math.isinf(self.fixture.best_us) and self.fixture.task.case is not None:
             self.fixture.note_time(baselines.eager_time(self.fixture).us)
         timed = trial_timing.timed_calls(runner, self._limits.check_s, seconds)
         if isinstance(timed, float):
@@ -356,12 +375,12 @@ class Evaluation:
         )
 
     def _trial_verdict(self, median_us: float, seconds: Seconds) -> Verdict:
-        reference_us = self.fixture.best_us
+        reference_us = None if math.isinf(self.fixture.best_us) else self.fixture.best_us
         return Verdict(
             verdict=Outcome.CORRECT,
             median_us=median_us,
             reference_us=reference_us,
-            speedup=reference_us / median_us,
+            speedup=reference_us / median_us if reference_us is not None else None,
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )

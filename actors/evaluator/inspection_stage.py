@@ -21,7 +21,7 @@ from actors.evaluator.ipc.layout_checks import total_bytes
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.crashes import crash_place
 from actors.evaluator.profiling.inspection import Inspector, Profile
-from actors.evaluator.profiling.profile_sentences import ProfileContext
+from actors.evaluator.profiling.sentence import ProfileContext
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from actors.work_context import EvaluationContext

@@ -3,14 +3,13 @@
 It never imports torch or candidate code.  A candidate's fault is a `Verdict`, a task's fault is a
 `TaskProblem`.  `JudgeUnavailableError` means that the machine failed twice, and
 `EvaluationCancelledError` that the result is not wanted any more.  Several threads may call it: the
-device is theirs in the order of their calls, and candidates are built ahead where that disturbs no
-measurement (`build/ahead.py`).
+device is theirs in turn (`device_queue.py`), and candidates are built ahead where that disturbs no
+measurement (`build/build_ahead.py`).
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import msgspec
 
 from actors.evaluator.build.build_ahead import BuildAhead, Builder, builds_ahead
 from actors.evaluator.build.build_stage import NO_MODULES, BuildResult
+from actors.evaluator.device_queue import DeviceQueue, DeviceWait
 from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest, Inspected
 from actors.evaluator.fastbuild import may_compile, store_of_user
 from actors.evaluator.profiling import inspection
@@ -38,8 +38,6 @@ from protocol.values import Device, DeviceKind, Outcome, Reference, Task, Verdic
 T = TypeVar("T")
 
 CLOSE_S = 3.0
-LONG_WAIT_S = 1.0  # a shorter wait for the device is not logged
-POLL_S = 0.1  # how often a waiting caller is asked whether it still wants its turn
 DEFAULT_RULES = JudgeRules()
 
 
@@ -86,7 +84,7 @@ class Judge:
             if self.ahead
             else None
         )
-        self._device_lock = FifoLock()
+        self._queue = DeviceQueue()
         self._closing = False
 
     @property
@@ -119,6 +117,7 @@ class Judge:
         `defer_baselines`: `measure_baselines` is called later for torch.compile's times.
         """
         return self._with_device(
+            task,
             context,
             lambda turn: self.session.measure(task, turn, defer_baselines=defer_baselines),
         )
@@ -128,7 +127,7 @@ class Judge:
     ) -> Reference:
         """Return the reference with torch.compile's times; raise as `measure` does."""
         return self._with_device(
-            context, lambda turn: self.session.measure_baselines(task, reference, turn)
+            task, context, lambda turn: self.session.measure_baselines(task, reference, turn)
         )
 
     def prepare(self, sources: list[str]) -> None:
@@ -190,7 +189,7 @@ class Judge:
         tries = iter((request, msgspec.structs.replace(request, built=None)))
         try:
             return self._with_device(
-                context, lambda turn: self.session.judge(task, next(tries), turn)
+                task, context, lambda turn: self.session.judge(task, next(tries), turn)
             )
         finally:
             if built is not None and self._build_ahead is not None:
@@ -202,7 +201,9 @@ class Judge:
         """Check a winner as a drop-in file; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
         """
-        return self._with_device(context, lambda turn: self.session.release(task, source, turn))
+        return self._with_device(
+            task, context, lambda turn: self.session.release(task, source, turn)
+        )
 
     def inspect(
         self,
@@ -220,7 +221,7 @@ class Judge:
         if is_left_out or not verdict.is_correct or self._rules.profile == "none":
             return verdict
         inspected = self._with_device(
-            context, lambda _turn: self.session.inspect(task, source, verdict)
+            task, context, lambda _turn: self.session.inspect(task, source, verdict)
         )
         errors = inspection.memcheck_errors(inspected.profile or {})
         if not errors:
@@ -232,19 +233,33 @@ class Judge:
 
     # --- the device, one caller at a time ----------------------------------------------------
 
-    def _with_device(self, context: EvaluationContext, work: Callable[[EvaluationContext], T]) -> T:
-        """Do `work` in its turn; if the machine fails, do it once more with everything fresh."""
-        turn = ClosableContext(context, self)
-        wait = DeviceWait(turn)
-        with self._device_lock.held(wait.poll):
+    @contextmanager
+    def turn(self, task: Task | None, context: EvaluationContext) -> Iterator[None]:
+        """Hold the device for work on `task`: the calls of this thread inside are one turn.
+
+        Raises `EvaluationCancelledError` when the work is not wanted any more.
+        """
+        wait = DeviceWait(ClosableContext(context, self))
+        with self._queue.turn(task.name if task is not None else "", wait.poll):
             wait.end()
-            self.session.zygote.is_cancelled = turn.is_revoked
+            yield
+
+    def _with_device(
+        self,
+        task: Task | None,
+        context: EvaluationContext,
+        work: Callable[[EvaluationContext], T],
+    ) -> T:
+        """Do `work` in its turn; if the machine fails, do it once more with everything fresh."""
+        closable = ClosableContext(context, self)
+        with self.turn(task, context):
+            self.session.zygote.is_cancelled = closable.is_revoked
             try:
-                return work(turn)
+                return work(closable)
             except JudgeUnavailableError as error:
                 self._log_line(f"begun again with everything fresh: {error}")
                 self.session.reset()
-                return work(turn)
+                return work(closable)
 
     def _arch(self, context: EvaluationContext) -> str:
         """Return what CUDA is built for; the device is asked once, in its turn."""
@@ -252,7 +267,7 @@ class Judge:
         return (
             device_info.arch
             if device_info.is_known
-            else self._with_device(context, lambda _turn: device_info.arch)
+            else self._with_device(None, context, lambda _turn: device_info.arch)
         )
 
     @property
@@ -270,7 +285,7 @@ class Judge:
             self._build_ahead.close()
         deadline = time.monotonic() + CLOSE_S
         try:
-            with self._device_lock.held(lambda: _raise_if_after(deadline)):
+            with self._queue.turn("", lambda: _raise_if_after(deadline)):
                 self.session.reset()
                 self.scratch.close()
         except EvaluationCancelledError:
@@ -290,59 +305,6 @@ class ClosableContext:
     def is_revoked(self) -> bool:
         """Whether the caller's work is revoked, or the judge ends."""
         return self._judge.is_closing or self._is_revoked()
-
-
-class DeviceWait:
-    """A caller's wait for its turn on the device, which is logged once it is long."""
-
-    def __init__(self, context: EvaluationContext, long_s: float = LONG_WAIT_S) -> None:
-        self._context = context
-        self._long_s = long_s
-        self._began = time.monotonic()
-        self._is_logged = False
-
-    def poll(self) -> None:
-        """Log a long wait; raise `EvaluationCancelledError` when the work is not wanted."""
-        _raise_if_revoked(self._context)
-        if not self._is_logged and time.monotonic() - self._began > self._long_s:
-            self._is_logged = True
-            self._context.log_step("waiting for the device", why="another candidate is on it")
-
-    def end(self) -> None:
-        """Log the end of a long wait."""
-        if self._is_logged:
-            seconds = round(time.monotonic() - self._began, 1)
-            self._context.log_step("the device is free", waited_s=seconds)
-
-
-class FifoLock:
-    """A lock that its callers get in the order of their calls."""
-
-    def __init__(self) -> None:
-        self._waiters: list[object] = []
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def held(self, while_waiting: Callable[[], None]) -> Iterator[None]:
-        """Hold the lock; `while_waiting` is called every `POLL_S` before that, and may raise."""
-        waiter = object()
-        with self._changed:
-            self._waiters.append(waiter)
-        try:
-            with self._changed:
-                while self._waiters[0] is not waiter:
-                    self._changed.wait(POLL_S)
-                    while_waiting()
-            yield
-        finally:
-            with self._changed:
-                self._waiters.remove(waiter)
-                self._changed.notify_all()
-
-
-def _raise_if_revoked(context: EvaluationContext) -> None:
-    if context.is_revoked():
-        raise EvaluationCancelledError
 
 
 def _raise_if_after(deadline: float) -> None:

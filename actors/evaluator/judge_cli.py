@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Timer
 from types import FrameType
@@ -14,17 +14,18 @@ import msgspec
 from actors.cli import discard_unflushed_output
 from actors.evaluator import verdict_annotations
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
-from actors.evaluator.ordered_judging import judge_in_order, race_variants, with_race
+from actors.evaluator.ordered_judging import judge_best_variant, judge_in_order, require_verdict
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
-from actors.evaluator.variant_race import RaceResult
+from actors.evaluator.variant_race import declared_space
 from actors.exit_status import ExitStatus
 from actors.import_paths import ImportPathError, checked_import_paths
 from actors.release.composition import drop_in_source
 from actors.task_cases import TaskCasesError, read_options, with_options
 from actors.task_imports import TaskImportError, task_imports
-from actors.work_context import StandaloneContext
+from actors.tune_space import variant_source
+from actors.work_context import STANDALONE, EvaluationContext, StandaloneContext
 from protocol.cases import result_case_lines
 from protocol.fact_lines import verdict_fact_lines
 from protocol.settings import JudgeRules, Limits
@@ -151,28 +152,43 @@ def judge_files(options: JudgeOptions) -> int:
         measured = judge.measure(task, waits)
         if isinstance(measured, TaskProblem):
             raise InputFileError(f"the task {options.task} can't be judged: {measured.reason}")
-        races = [race_variants(judge, task, source) for _path, source in sources]
-        texts = [
-            raced.source if isinstance(raced, RaceResult) else source
-            for (_path, source), raced in zip(sources, races, strict=True)
-        ]
-        verdicts = judge_in_order(judge, task, texts, profiled=options.profiled)
-        judged = zip(sources, texts, races, verdicts, strict=True)
-        for (path, _), source, raced, found in judged:
+        texts = [source for _path, source in sources]
+        verdicts = judge_all(judge, task, texts, profiled=options.profiled)
+        for (path, source), found in zip(sources, verdicts, strict=True):
             if isinstance(found, TaskProblem):
                 raise InputFileError(f"the task {options.task} can't be judged: {found.reason}")
-            verdict = with_fact_lines(with_race(found, raced), measured)
+            verdict = with_fact_lines(found, measured)
             text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
             _print_verdict(text)
             drop_in = options.drop_in
             if verdict.verdict is not Outcome.CORRECT or (
-                drop_in is not None and not _release(judge, task, source, drop_in)
+                drop_in is not None
+                and not _release(judge, task, _kept_source(source, verdict), drop_in)
             ):
                 status = ExitStatus.NEGATIVE
     finally:
         waits.close()
         judge.close()
     return status
+
+
+def judge_all(
+    judge: Judge, task: Task, sources: Sequence[str], *, profiled: bool
+) -> Iterator[Verdict | TaskProblem]:
+    """Judge one source after the other, of a candidate with variants the best one."""
+
+    def in_full(source: str, context: EvaluationContext) -> Verdict:
+        return require_verdict(
+            next(judge_in_order(judge, task, [source], context, profiled=profiled))
+        )
+
+    plain = [source for source in sources if declared_space(source) is None]
+    verdicts = judge_in_order(judge, task, plain, profiled=profiled)
+    for source in sources:
+        if declared_space(source) is None:
+            yield next(verdicts)
+        else:
+            yield judge_best_variant(judge, task, source, STANDALONE, in_full)
 
 
 def with_fact_lines(verdict: Verdict, reference: Reference) -> Verdict:
@@ -182,6 +198,12 @@ def with_fact_lines(verdict: Verdict, reference: Reference) -> Verdict:
         return verdict
     profile = {**(verdict.profile or {}), "facts": "\n".join(lines)}
     return msgspec.structs.replace(verdict, profile=profile)
+
+
+def _kept_source(source: str, verdict: Verdict) -> str:
+    """Return the text that was judged in full: of a candidate with variants, the kept one's."""
+    kept = None if verdict.variant is None else variant_source(source, verdict.variant)
+    return source if kept is None else kept
 
 
 def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
@@ -240,7 +262,7 @@ def _interval_text(verdict: Verdict) -> str:
         return "no interval"
     low, high = verdict.speedup_ci95
     if high > verdict_annotations.WIDE * low:
-        return "95 %: anything, the machine was too busy to say"
+        return f"95 %: {low:.3g} to {high:.3g}, which says nothing"
     return f"95 %: {low:.3f} to {high:.3f}"
 
 

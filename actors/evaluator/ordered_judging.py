@@ -1,18 +1,26 @@
-"""Several sources judged one after the other; on a GPU the next ones are built meanwhile."""
+"""Several sources judged one after the other, on a GPU while the next ones are built.
+
+A candidate that declares variants has them raced, and the best ones judged in full.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from threading import Event
 
+from actors.evaluator.build.build_stage import BuildResult
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.zygote_client import ReferenceFailedError
-from actors.evaluator.variant_race import RaceResult, declared_space, race
+from actors.evaluator.variant_race import declared_space, race, variants_of
 from actors.work_context import STANDALONE, EvaluationContext
 from protocol.values import Task, Verdict
+
+Builds = deque[Future[BuildResult | None]]
 
 
 class EndContext:
@@ -30,6 +38,20 @@ class EndContext:
         return self.event.is_set() or self._context.is_revoked()
 
 
+@contextmanager
+def builds_ahead(
+    judge: Judge, task: Task, sources: Sequence[str], context: EvaluationContext
+) -> Iterator[Builds]:
+    """Have `sources` built; what is not built at the end is cancelled."""
+    end = EndContext(context)
+    with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
+        try:
+            yield deque(pool.submit(judge.build, source, task.modules, end) for source in sources)
+        finally:
+            end.event.set()
+            pool.shutdown(cancel_futures=True)
+
+
 def judge_in_order(
     judge: Judge,
     task: Task,
@@ -37,59 +59,80 @@ def judge_in_order(
     context: EvaluationContext = STANDALONE,
     *,
     profiled: bool = False,
-    trial_s: float | None = None,
 ) -> Iterator[Verdict | TaskProblem]:
-    """Judge one source after the other; `trial_s`: seconds of rough timing for each, for a race."""
-    end = EndContext(context)
-    with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
-        builds = deque(pool.submit(judge.build, source, task.modules, end) for source in sources)
-        try:
-            for source in sources:
-                built = builds.popleft().result()
-                found = judge.judge(
-                    task,
-                    source,
-                    end,
-                    built=built,
-                    inspected="no" if trial_s else "crash",
-                    trial_s=trial_s,
-                )
-                if profiled and isinstance(found, Verdict):
-                    found = judge.inspect(task, source, found)
-                yield found
-        finally:
-            end.event.set()
-            pool.shutdown(cancel_futures=True)
+    """Judge one source after the other."""
+    with builds_ahead(judge, task, sources, context) as builds:
+        for source in sources:
+            built = builds.popleft().result()
+            found = judge.judge(task, source, context, built=built, inspected="crash")
+            if profiled and isinstance(found, Verdict):
+                found = judge.inspect(task, source, found)
+            yield found
 
 
-def race_variants(
-    judge: Judge, task: Task, source: str, context: EvaluationContext = STANDALONE
-) -> RaceResult | Verdict | None:
-    """Race the variants of a candidate that declares a space of values.
+def judge_best_variant(
+    judge: Judge,
+    task: Task,
+    source: str,
+    context: EvaluationContext,
+    in_full: Callable[[str, EvaluationContext], Verdict],
+) -> Verdict:
+    """Judge a candidate; if it declares a space of values, the best variants of a race.
 
-    None: it declares none.  A verdict: its declaration breaks a rule.  The candidate is reported
-    as running once.  Raises `ReferenceFailedError`, `JudgeUnavailableError` and
-    `EvaluationCancelledError`.
+    `in_full` judges a text.  The builds of the race run before its turn on the device; the race and
+    the judging in full are one turn.  The candidate is reported as running once.  Raises
+    `ReferenceFailedError`, `JudgeUnavailableError` and `EvaluationCancelledError`.
     """
     space = declared_space(source)
-    if space is None or isinstance(space, Verdict):
+    if space is None:
+        return in_full(source, context)
+    if isinstance(space, Verdict):
         return space
-    context.log_step("racing variants", number=len(space.assignments()))
-    context.candidate_running()
-    reported = ReportedContext(context)
+    variants = variants_of(source, space)
+    if len(variants) == 1:
+        return race(variants, no_trials).judged(lambda text: in_full(text, context))
+    context.log_step("building variants", number=len(variants))
+    texts = [variant.source for variant in variants]
+    with builds_ahead(judge, task, texts, context) as builds:
+        wait(builds)
+        with judge.turn(task, context):
+            context.log_step("racing variants", number=len(variants))
+            context.candidate_running()
+            reported, began = ReportedContext(context), time.monotonic()
+            raced = race(variants, Trials(judge, task, reported, builds).run)
+            seconds = round(time.monotonic() - began, 3)
+            context.log_step("raced variants", number=len(variants), seconds=seconds)
+            return raced.judged(lambda text: in_full(text, reported))
 
-    def judge_sources(sources: Sequence[str], trial_s: float) -> list[Verdict]:
-        found = judge_in_order(judge, task, sources, reported, trial_s=trial_s)
-        return [require_verdict(verdict) for verdict in found]
 
-    return race(source, space, judge_sources)
+def no_trials(_sources: Sequence[str], _trial_s: float) -> list[Verdict]:
+    """Return nothing: one variant is not raced."""
+    return []
 
 
-def with_race(verdict: Verdict, raced: RaceResult | Verdict | None) -> Verdict:
-    """Return a verdict with the results of a race, or the one on a broken declaration."""
-    if isinstance(raced, RaceResult):
-        return raced.attach_to(verdict)
-    return verdict if raced is None else raced
+class Trials:
+    """The rough trials of one candidate's variants, in one turn on the device."""
+
+    def __init__(
+        self, judge: Judge, task: Task, context: EvaluationContext, builds: Builds
+    ) -> None:
+        """`builds`: of the first round; a build is used once."""
+        self._judge = judge
+        self._task = task
+        self._context = context
+        self._builds = builds
+
+    def run(self, sources: Sequence[str], trial_s: float) -> list[Verdict]:
+        """Try one source after the other, each with `trial_s` seconds of timing."""
+        if self._builds:
+            return [self._try(source, trial_s, self._builds) for source in sources]
+        with builds_ahead(self._judge, self._task, sources, self._context) as builds:
+            return [self._try(source, trial_s, builds) for source in sources]
+
+    def _try(self, source: str, trial_s: float, builds: Builds) -> Verdict:
+        built = builds.popleft().result()
+        found = self._judge.judge(self._task, source, self._context, built=built, trial_s=trial_s)
+        return require_verdict(found)
 
 
 def require_verdict(found: Verdict | TaskProblem) -> Verdict:

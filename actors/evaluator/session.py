@@ -28,6 +28,7 @@ from actors.evaluator.facts.task_facts import TaskFacts
 from actors.evaluator.inspection_stage import InspectionStage, profile_context, with_profile
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
+from actors.evaluator.profiling.exception_place import with_exception_place
 from actors.evaluator.profiling.inspection import Inspector
 from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
@@ -217,6 +218,7 @@ class DeviceSession:
                 context,
                 self.device_info.known_rates,
             ).run(verdict, self._rules)
+            verdict = with_exception_place(verdict, request.source)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL or judged.was_lost_under_profiler:
             self._health.after_abnormal_end()

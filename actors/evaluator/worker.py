@@ -13,9 +13,8 @@ import msgspec
 
 from actors.evaluator.evaluation import Inspected
 from actors.evaluator.judge import Judge, TaskProblem
-from actors.evaluator.ordered_judging import race_variants, require_verdict, with_race
+from actors.evaluator.ordered_judging import judge_best_variant, require_verdict
 from actors.evaluator.release_stage import essential_failure
-from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
@@ -150,20 +149,18 @@ class EvaluatorWorker:
 
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
-            return self._confirm(request, context)
-        verdict = self._judge_best_variant(request, context)
+            with self.judge.turn(request.task, context):
+                return self._confirm(request, context)
+        inspected: Inspected = "yes" if request.profile else "contender"
+        verdict = judge_best_variant(
+            self.judge,
+            request.task,
+            request.source,
+            context,
+            lambda source, once: self._judge(request, once, source, inspected=inspected),
+        )
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
-
-    def _judge_best_variant(self, request: Evaluate, context: EvaluationContext) -> Verdict:
-        """Judge a candidate; if it declares a space of values, the best variant of a race."""
-        raced = race_variants(self.judge, request.task, request.source, context)
-        if isinstance(raced, Verdict):
-            return raced
-        source = request.source if raced is None else raced.source
-        once = context if raced is None else ReportedContext(context)
-        inspected: Inspected = "yes" if request.profile else "contender"
-        return with_race(self._judge(request, once, source, inspected=inspected), raced)
 
     def _judge(
         self,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from protocol.frozen_struct import Value
 from protocol.values import DeviceKind
 
 KERNELS_MARK = "\n\n\n# --- the kernels: a candidate that was judged"
 GUARD_MARK = "\n# --- the guard:"
+# The comment that a run writes above a winner: its first line names the task.
+HEADER = re.compile(r"# (\S+): ModelNew, a drop-in for the task's Model[^\n]*\n(?:#[^\n]*\n)*\n*")
 
 
 class NotADropInError(ValueError):
@@ -18,9 +21,16 @@ class NotADropInError(ValueError):
 class DropIn(Value, frozen=True, kw_only=True):
     """The three parts of a winner's file."""
 
-    task: str  # the task's source, with the comment that a run writes above it
+    task: str  # the task's source
+    header: str = ""  # the comment that a run writes above it
     candidate: str
     judged: str  # the assignment of `_JUDGED`, as text
+
+    @property
+    def task_name(self) -> str:
+        """The name of the task, as the header has it; "" without one."""
+        found = HEADER.match(self.header)
+        return found[1] if found else ""
 
     @property
     def device(self) -> DeviceKind:
@@ -45,4 +55,10 @@ def drop_in_parts(text: str) -> DropIn:
         judged = ast.get_source_segment(code, values["_JUDGED"]) or ""
     except (SyntaxError, ValueError, KeyError) as error:
         raise NotADropInError(f"its kernels can't be read ({error!r})") from error
-    return DropIn(task=task, candidate=candidate, judged=judged)
+    header = HEADER.match(task)
+    return DropIn(
+        task=task[header.end() :] if header else task,
+        header=header[0] if header else "",
+        candidate=candidate,
+        judged=judged,
+    )

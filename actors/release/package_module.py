@@ -51,11 +51,19 @@ def package_module(title: str, judged: str, namespace: str) -> str:
     return HEAD.format(title=title, judged=named, texts=pieces)
 
 
+def limits_in(judged: str) -> tuple[str, ...]:
+    """Return the limits that a `_JUDGED` text has: uses in which the plain forward runs."""
+    return tuple(ast.literal_eval(_limits_place(judged)[1]))
+
+
 def with_limits(judged: str, limits: Sequence[str]) -> str:
-    """Return a `_JUDGED` text with more limits: uses in which the plain forward runs."""
+    """Return a `_JUDGED` text with these limits in place of its own."""
+    found = _limits_place(judged)
+    return f"{judged[: found.start(1)]}{tuple(limits)!r}{judged[found.end(1) :]}"
+
+
+def _limits_place(judged: str) -> re.Match[str]:
     found = LIMITS.search(judged)
     if found is None:
         raise UnreleasableError("the winner's file does not say which limits it has")
-    held = ast.literal_eval(found[1])
-    every = tuple(dict.fromkeys((*held, *limits)))
-    return f"{judged[: found.start(1)]}{every!r}{judged[found.end(1) :]}"
+    return found

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from actors.ship.errors import ShipError
 from protocol.frozen_struct import Value
 
 RESULTS = "battery.json"
+SECOND = "second instance"
 BATTERY_S = 1800.0
 # A failed check -> the limit with which the plain forward runs in that use.
 LIMIT_OF = {
@@ -26,6 +27,8 @@ LIMIT_OF = {
     "threads": "threads",
     "side stream": "side stream",
     "CUDA graph": "CUDA graph",
+    SECOND: SECOND,
+    "other mode": "other mode",
 }
 
 
@@ -85,25 +88,48 @@ def failed_checks(results: BatteryResults) -> list[str]:
     ]
 
 
-def limits_of(results: BatteryResults) -> dict[str, tuple[str, ...]]:
-    """Return part -> limits, where each failed check has a limit; {} otherwise."""
-    limits: dict[str, tuple[str, ...]] = {}
+def limits_of(
+    results: BatteryResults, untried: Mapping[str, Collection[str]] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return part -> limits, where each failed check has a limit; {} otherwise.
+
+    `untried`: part -> uses that the judge did not try; where the battery could not either, they
+    are limits.  A wrong second instance comes first: other checks may fail for it.
+    """
+    failed = [(part, name) for part, name, row in _rows(results) if row.outcome == "failed"]
+    several = [(part, name) for part, name in failed if name == SECOND]
+    limits: dict[str, set[str]] = {}
+    for part, name in several or failed:
+        if name not in LIMIT_OF:
+            return {}
+        limits.setdefault(part, set()).add(LIMIT_OF[name])
     for part, name, row in _rows(results):
-        if row.outcome == "failed":
-            if name not in LIMIT_OF:
-                return {}
-            limits[part] = tuple(sorted({*limits.get(part, ()), LIMIT_OF[name]}))
-    return limits
+        if row.outcome == "not made" and name in (untried or {}).get(part, ()):
+            limits.setdefault(part, set()).add(name)
+    return {part: tuple(sorted(found)) for part, found in limits.items()}
 
 
 def summary_lines(results: BatteryResults) -> list[str]:
-    """Return a line about the battery, and one for each check that could not be made."""
+    """Return a line about the battery, and one for each reason why checks were not made."""
     outcomes = [row.outcome for _, _, row in _rows(results)]
     passed = outcomes.count("passed")
     where = ", ".join(f"{key} {value}" for key, value in results.where.items())
-    missing = [(name, row.note) for _, name, row in _rows(results) if row.outcome == "not made"]
-    lines = [f"not checked: {name}: {note}" for name, note in dict.fromkeys(missing)]
-    return [*lines, f"battery: {passed} of {len(outcomes)} checks passed ({where})"]
+    missing: dict[str, dict[str, None]] = {}  # reason -> names, in order
+    for _, name, row in _rows(results):
+        if row.outcome == "not made":
+            missing.setdefault(row.note, {})[name] = None
+    lines = [
+        f"not checked: {'everything' if is_untried(results) else ', '.join(names)}: {note}"
+        for note, names in missing.items()
+    ]
+    left = outcomes.count("not made")
+    words = f"{passed} of {len(outcomes) - left} checks passed"
+    return [*lines, f"battery: {words}{f', {left} not made' if left else ''} ({where})"]
+
+
+def is_untried(results: BatteryResults) -> bool:
+    """Whether no check could be made."""
+    return all(row.outcome == "not made" for _, _, row in _rows(results))
 
 
 def table(results: BatteryResults) -> list[str]:

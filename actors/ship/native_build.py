@@ -10,6 +10,7 @@ reported with the compiler's first error, and the next one is tried.
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -27,6 +28,7 @@ from protocol.frozen_struct import Value
 HEADERS = Path(__file__).with_name("native_headers")
 SCRIPT = Path(__file__).with_name("package_texts") / "compile_library.py"
 COMPILE_S = 900.0
+ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 Rung = Literal["stable", "limited", "python"]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 # Headers that the stable rung replaces by its own.
@@ -169,7 +171,7 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
     }
     (place / "spec.json").write_bytes(msgspec.json.encode(spec))
     shutil.copyfile(SCRIPT, place / SCRIPT.name)
-    _compile(place)
+    _compile(place, target.capabilities if request.is_cuda else ())
     found = next((place / "lib").rglob("*.so"), None)
     if found is None:
         raise _RungError("the compiler made no library")
@@ -269,12 +271,16 @@ def _own_cpu_flags() -> Iterator[str]:
             return
 
 
-def _compile(place: Path) -> None:
+def _compile(place: Path, capabilities: Sequence[tuple[int, int]]) -> None:
     """Run setuptools with torch's extension classes; raise _RungError with the first error."""
+    # From Hopper on, "a" permits instructions of one architecture alone, such as wgmma.
+    names = [f"{major}.{minor}{'a' if major >= 9 else ''}" for major, minor in capabilities]
+    environment = {ARCHITECTURES: ";".join(names), **os.environ} if names else None
     try:
         done = subprocess.run(
             [sys.executable, SCRIPT.name],
-            cwd=place, capture_output=True, text=True, check=False, timeout=COMPILE_S,
+            cwd=place, env=environment, capture_output=True, text=True, check=False,
+            timeout=COMPILE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise _RungError(f"the compiler took more than {COMPILE_S:g} s") from error

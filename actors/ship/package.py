@@ -104,8 +104,11 @@ class PackageFiles(msgspec.Struct, frozen=True, kw_only=True):
     module: str  # as it is imported
     version: str  # 1.0.0+DIGEST: another content, another version
     digest: str
+    license: str  # "" for none
+    is_fitted: bool  # whether it is an adopted model's
     parts: dict[str, ShippedWinner]
     namespaces: dict[str, str]  # part -> of its operator, without `stark_`
+    limits: dict[str, tuple[str, ...]]  # part -> uses in which the original runs
     files: dict[str, str]  # path in the folder -> text
 
 
@@ -131,15 +134,12 @@ def package_files(
     """Return the files of a package.
 
     `fitted`: for an adopted model, the files of its package that are not winners: name -> text.
-    `limits`: part -> uses in which the battery found its kernels wrong: the original runs there.
+    `limits`: part -> uses in which its original runs (default: those that the judge found).
     """
     module = checked_name(name)
-    parts = {_part_name(winner.name): winner for winner in winners}
-    if len(parts) != len(winners):
-        raise ShipError(f"two winners have one name: {', '.join(w.name for w in winners)}")
-    sources = {
-        part: _part_sources(winner, (limits or {}).get(part, ())) for part, winner in parts.items()
-    }
+    parts = parts_of(winners)
+    held = {part: winner.limits for part, winner in parts.items()} | dict(limits or {})
+    sources = {part: _part_sources(winner, held[part]) for part, winner in parts.items()}
     common = {file: _text(file) for file in COMMON}
     digest = hashlib.sha256(
         json.dumps([name, sources, common, fitted or {}], sort_keys=True).encode()
@@ -163,7 +163,10 @@ def package_files(
         "name": name,
         "version": version,
         "license": license_name,
-        "parts": {part: winner.origin for part, winner in parts.items()},
+        "parts": {
+            part: {**winner.origin, "original_runs_in": held[part]}
+            for part, winner in parts.items()
+        },
     }
     files[f"{module}/{PROVENANCE}"] = json.dumps(record, indent=1) + "\n"
     files["pyproject.toml"] = _pyproject(name, version, parts, license_name)
@@ -172,10 +175,27 @@ def package_files(
         module=module,
         version=version,
         digest=digest,
+        license=license_name,
+        is_fitted=fitted is not None,
         parts=parts,
         namespaces=spaces,
+        limits=held,
         files=files,
     )
+
+
+def parts_of(winners: Sequence[ShippedWinner]) -> dict[str, ShippedWinner]:
+    """Return the winners by the names of their folders; raise ShipError where two have one."""
+    parts = {_part_name(winner.name): winner for winner in winners}
+    if len(parts) != len(winners):
+        raise ShipError(f"two winners have one name: {', '.join(w.name for w in winners)}")
+    return parts
+
+
+def name_of(winner: ShippedWinner) -> str:
+    """Return the name of a package that gets none: its winner's, as pip allows it."""
+    words = re.findall(r"[A-Za-z0-9]+", winner.name)
+    return "-".join(words if words and words[0][0].isalpha() else ["kernels", *words]).lower()
 
 
 def _part_files(
@@ -214,6 +234,11 @@ def _pyproject(
 def uses_triton(winner: ShippedWinner) -> bool:
     """Whether a candidate imports Triton."""
     return bool(re.search(r"^\s*(?:import|from) triton\b", winner.parts.candidate, re.MULTILINE))
+
+
+def uses_compiler(winner: ShippedWinner) -> bool:
+    """Whether a candidate compiles C++ or CUDA."""
+    return "cpp_extension" in winner.parts.candidate
 
 
 def _part_name(name: str) -> str:

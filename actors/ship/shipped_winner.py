@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actors.release.decomposition import DropIn, NotADropInError, drop_in_parts
+from actors.release.package_module import limits_in
 from actors.ship.errors import NothingToShipError, ShipError
 from actors.supervisor.reporting import run_folder_integrity
 from actors.supervisor.reporting.run_reader import RunReader
@@ -18,11 +19,13 @@ from actors.supervisor.reporting.run_results import best_file_header, winner_sou
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol import settings as settings_file
 from protocol.frozen_struct import Value
+from protocol.release import LIMITS
 from protocol.settings import Settings
 from protocol.values import DeviceKind
 
 FITTED = "stark_fitted"
 LIBRARY_ONLY = "library_only"
+ON_A_CARD = ("side stream", "CUDA graph")  # limits that mean nothing on a processor
 
 
 class ShippedWinner(Value, frozen=True, kw_only=True):
@@ -32,6 +35,23 @@ class ShippedWinner(Value, frozen=True, kw_only=True):
     parts: DropIn
     device: DeviceKind
     origin: dict[str, object]  # for provenance.json
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The uses in which the judge found the kernels wrong; () before its release check."""
+        return () if self.is_unchecked else limits_in(self.parts.judged)
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether no release check was made: the winner's file then has every limit."""
+        return set(limits_in(self.parts.judged)) >= set(LIMITS)
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """The uses that the battery has to try, since the judge did not."""
+        if not self.is_unchecked:
+            return ()
+        return tuple(each for each in LIMITS if self.device == "cuda" or each not in ON_A_CARD)
 
 
 def of_run(run: Path, tasks: Sequence[str], node: int | None) -> list[ShippedWinner]:
@@ -142,7 +162,10 @@ def of_file(file: Path) -> ShippedWinner:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ShipError(f"can't read {file}: {error}") from error
-    return _winner(file.stem, text, {"file": file.name})
+    found = _winner(file.stem, text, {"file": file.name})
+    name = found.parts.task_name or file.stem
+    header = {"header": found.parts.header.strip()} if found.parts.header else {}
+    return msgspec.structs.replace(found, name=name, origin={**found.origin, **header})
 
 
 def of_fitted(folder: Path) -> tuple[list[ShippedWinner], dict[str, str]]:

@@ -14,8 +14,10 @@ from actors.ship.package import (
     check_free,
     check_license,
     checked_name,
+    name_of,
     opened,
     package_files,
+    parts_of,
     place,
     write_new_folder,
 )
@@ -52,12 +54,12 @@ def _package(parsed: argparse.Namespace) -> int:
         winners, fitted = of_fitted(parsed.run)
     else:
         winners = of_run(parsed.run, parsed.task, parsed.node)
-    name = parsed.name or winners[0].name.replace("_", "-").lower()
+    name = parsed.name or name_of(winners[0])
     checked_name(name)
     check_license(parsed.license)
     out = parsed.out or Path("dist") / name
     check_free(out)
-    limits: dict[str, tuple[str, ...]] = {}
+    limits = {part: winner.limits for part, winner in parts_of(winners).items()}
     while True:
         made = package_files(
             name, winners, license_name=parsed.license, fitted=fitted, limits=limits
@@ -89,7 +91,8 @@ def _tried(
     scratch = write_new_folder(out, made.files)
     try:
         results = battery_process.run(scratch, made.module)
-        limits = battery_process.limits_of(results)
+        untried = {part: winner.untried for part, winner in made.parts.items()}
+        limits = battery_process.limits_of(results, untried)
         if joined(held, limits) != held:
             return limits
         failed = battery_process.failed_checks(results)
@@ -103,6 +106,11 @@ def _tried(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     lines = battery_process.summary_lines(results)
+    for part, uses in made.limits.items():
+        if uses:
+            lines.append(f"{part}: the original runs in: {', '.join(uses)}")
+    if battery_process.is_untried(results):
+        lines.append("untried: run the command again where the kernels' device is")
     _say(*lines, f"{out}: {made.name} {made.version}, imported as {made.module}")
     return None
 

@@ -53,6 +53,11 @@ def _compiled(
     if not requests:
         return [], ["no C++ or CUDA: the wheel is pure Python"]
     target = msgspec.json.decode(_output(tree, "-c", ASK_TARGET))
+    if any(request.is_cuda for request in requests.values()) and not target["capabilities"]:
+        raise ShipError(
+            "no card is here to build CUDA kernels for: name its compute capability,"
+            f" such as {native_build.ARCHITECTURES}=9.0a"
+        )
     libraries, notes = native_build.build_all(
         requests,
         highest,

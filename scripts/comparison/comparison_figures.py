@@ -4,14 +4,17 @@ A task's *gain* is what its user gets: the speed-up of the winner, or 1 where no
 with its whole interval.  A run's gain is the geometric mean over its tasks.  A variation's is
 the geometric mean over its runs, with the 95 % interval of Student's t over the runs' logarithms:
 seeds are the only thing that is repeated, so tasks are not taken as a sample of all tasks.  Two
-variations are compared seed by seed.
+variations are compared seed by seed.  While runs are under way, a task of a seed counts where each
+variation of that seed has a judged attempt for it, so that all count the same tasks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
+
+from msgspec.structs import replace
 
 from actors.supervisor.reporting.unit_costs import saved_percent
 from protocol.values import Value
@@ -25,6 +28,7 @@ T_QUANTILES = (
     2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 NORMAL_QUANTILE = 1.96
+DIFFERENT = 1.02  # a ratio of two gains from which on one of them is larger
 
 SeedRuns = Mapping[int, RunRows]  # by seed
 
@@ -42,45 +46,87 @@ class VariationFigures(Value, frozen=True, kw_only=True):
     runs: int
     tasks: int  # of each run
     unfinished: int  # tasks of all runs
-    gain: Estimate
+    left_out: int  # of these: without a judged attempt here or in another variation of the seed
+    gain: Estimate | None  # None: nothing is judged
     against_first: Estimate | None  # the gain over the first variation's, seed by seed
-    success: float  # share of tasks with a correct candidate
-    fast: float  # share of tasks with a faster one
+    pairs: tuple[int, int] | None  # tasks of seeds in which the gain is larger, smaller than that
+    success: float | None  # share of tasks with a correct candidate
+    fast: float | None  # share of tasks with a faster one
     correct_rate: float | None  # of attempts
     attempts: int
+    asked: int  # attempts of all runs when they are finished
     usd: float | None  # a task, on average; None as soon as one price is unknown
     minutes: float | None  # a task, on average
     usd_per_percent: float | None  # for each 1 % of the tasks' time saved
 
 
-def variation_figures(runs: SeedRuns, first: SeedRuns) -> VariationFigures:
-    """Return a variation's figures; `first`: the runs that it is compared with."""
-    rows = [row for run in runs.values() for row in run.rows]
-    attempts = sum(row.attempts for row in rows)
-    prices = [row.usd for row in rows if row.attempts or row.usd]
-    usd = mean_price(prices)
-    minutes = [row.minutes for row in rows if row.minutes is not None]
-    gain = estimate([run_gain(run) for run in runs.values()])
-    shared = sorted(set(runs) & set(first))
-    saved = saved_percent(gain.value)
+def comparable(runs_by_label: Mapping[str, SeedRuns]) -> dict[str, SeedRuns]:
+    """Return the runs with the tasks that are judged in all variations of their seed."""
+    judged: dict[int, set[str]] = {}
+    for runs in runs_by_label.values():
+        for seed, run in runs.items():
+            tasks = {row.task for row in run.rows if is_judged(row)}
+            judged[seed] = judged.get(seed, tasks) & tasks
+    return {
+        label: {
+            seed: replace(run, rows=tuple(r for r in run.rows if r.task in judged[seed]))
+            for seed, run in runs.items()
+        }
+        for label, runs in runs_by_label.items()
+    }
+
+
+def variation_figures(runs: SeedRuns, counted: SeedRuns, first: SeedRuns) -> VariationFigures:
+    """Return a variation's figures.
+
+    `counted`: its runs with the tasks that count; `first`: those that it is compared with.
+    """
+    every = [row for run in runs.values() for row in run.rows]
+    rows = [row for run in counted.values() for row in run.rows]
+    attempts = sum(row.attempts for row in every)
+    usd = mean_price([row.usd for row in every if row.attempts or row.usd])
+    minutes = [row.minutes for row in every if row.minutes is not None]
+    gain = estimate([run_gain(run) for run in counted.values() if run.rows])
+    shared = sorted(seed for seed in {*counted} & {*first} if counted[seed].rows)
+    saved = saved_percent(gain.value) if gain is not None else 0.0
+    is_first = counted is first
     return VariationFigures(
         runs=len(runs),
         tasks=len(next(iter(runs.values())).rows),
-        unfinished=sum(row.state is ProblemState.UNFINISHED for row in rows),
+        unfinished=sum(row.state is ProblemState.UNFINISHED for row in every),
+        left_out=len(every) - len(rows),
         gain=gain,
         against_first=(
-            estimate([run_gain(runs[seed]) / run_gain(first[seed]) for seed in shared])
-            if runs is not first and shared
-            else None
+            None
+            if is_first
+            else estimate([run_gain(counted[seed]) / run_gain(first[seed]) for seed in shared])
         ),
-        success=fmean(row.is_solved for row in rows),
-        fast=fmean(gain_of(row) > 1 for row in rows),
-        correct_rate=sum(row.correct for row in rows) / attempts if attempts else None,
+        pairs=None if is_first or not shared else _pairs(counted, first, shared),
+        success=fmean(row.correct > 0 for row in rows) if rows else None,
+        fast=fmean(gain_of(row) > 1 for row in rows) if rows else None,
+        correct_rate=sum(row.correct for row in every) / attempts if attempts else None,
         attempts=attempts,
+        asked=sum(run.budget * len(run.rows) for run in runs.values()),
         usd=usd,
         minutes=fmean(minutes) if minutes else None,
         usd_per_percent=usd / saved if usd is not None and saved > 0 else None,
     )
+
+
+def _pairs(runs: SeedRuns, first: SeedRuns, seeds: Sequence[int]) -> tuple[int, int]:
+    """Return in how many tasks of seeds a gain is larger, and smaller, than the first one's."""
+    ratios = [
+        gain_of(row) / gain_of(other)
+        for seed in seeds
+        for row, other in zip(runs[seed].rows, first[seed].rows, strict=True)
+    ]
+    larger = sum(ratio > DIFFERENT for ratio in ratios)
+    return larger, sum(ratio < 1 / DIFFERENT for ratio in ratios)
+
+
+def is_judged(row: ProblemRow) -> bool:
+    """Whether a task has a judged attempt, or is over without one."""
+    return row.attempts > 0 or row.state is not ProblemState.UNFINISHED
 
 
 def gain_of(row: ProblemRow) -> float:
@@ -93,14 +139,15 @@ def run_gain(run: RunRows) -> float:
     return math.exp(fmean(math.log(gain_of(row)) for row in run.rows))
 
 
-def task_gain(runs: SeedRuns, task: str) -> tuple[float, float, float]:
-    """Return the lowest, the median and the highest gain of one task over the seeds."""
-    gains = [gain_of(row) for run in runs.values() for row in run.rows if row.task == task]
-    return min(gains), median(gains), max(gains)
+def task_rows(runs: SeedRuns, task: str) -> list[ProblemRow]:
+    """Return the rows of one task, one for each seed."""
+    return [row for run in runs.values() for row in run.rows if row.task == task]
 
 
-def estimate(ratios: Sequence[float]) -> Estimate:
+def estimate(ratios: Sequence[float]) -> Estimate | None:
     """Return the geometric mean of ratios, with Student's interval of their logarithms."""
+    if not ratios:
+        return None
     logs = [math.log(ratio) for ratio in ratios]
     middle = fmean(logs)
     if len(logs) < 2:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from scripts.comparison.comparison_figures import (
     Estimate,
     SeedRuns,
     VariationFigures,
-    task_gain,
+    comparable,
+    gain_of,
+    task_rows,
     variation_figures,
 )
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
+from scripts.tables.result_rows import ProblemRow
 
 NOTES = """\
 **gain**: the geometric mean over tasks of what a user gets: the winner's speed-up against eager, or
-1× where no candidate is faster with its whole interval. **95 %**: over the seeds (Student's t);
-tasks are not a sample of other tasks. **against the first**: the ratio of gains, seed by seed.
-**correct**: of all attempts. **USD**, **minutes**: a task; minutes of its own leases. **USD for
-1 %**: of the tasks' time that is saved. A dash was not measured."""
+1× where no candidate is faster with its whole interval. **95 %**: over the seeds (Student's t; two
+seeds give a very wide one); tasks are not a sample of other tasks. **against the first**: the ratio
+of gains, seed by seed. **better : worse**: tasks of seeds with a gain 2 % larger and smaller than
+the first's. **solved**: tasks with a correct candidate. **attempts**: judged, of those asked for;
+**correct**: of these. **USD**, **minutes**: a task; minutes of its own leases, waiting for answers
+included. **USD for 1 %**: of the tasks' time that is saved. A dash was not measured."""
 
 
 def comparison_text(runs_by_label: Mapping[str, SeedRuns]) -> str:
@@ -26,36 +32,45 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns]) -> str:
     begun = {label: runs for label, runs in runs_by_label.items() if runs}
     if not begun:
         return "nothing has begun"
-    first = next(iter(begun.values()))
-    figures = {label: variation_figures(runs, first) for label, runs in begun.items()}
+    counted = comparable(begun)
+    first = next(iter(counted.values()))
+    figures = {
+        label: variation_figures(runs, counted[label], first) for label, runs in begun.items()
+    }
     facts = next(iter(first.values()))
     head = (
         f"# Comparison: {figures[next(iter(figures))].tasks} tasks, {facts.budget} attempts each, "
         f"on {facts.hardware or facts.device}, {facts.model}"
     )
-    return "\n\n".join([head, *_open(figures), _variations(figures), _tasks(begun), NOTES])
+    return "\n\n".join([head, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES])
 
 
 def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
-    lines = [
-        f"**{label} is not finished: {one.unfinished} tasks are open; they count as they are now.**"
-        for label, one in figures.items()
-        if one.unfinished
-    ]
+    lines = []
+    for label, one in figures.items():
+        if not one.unfinished:
+            continue
+        text = f"{label} is not finished: {one.unfinished} of {one.runs * one.tasks} tasks are open"
+        text += "; they count as they are now"
+        if one.left_out:
+            text += f", less {one.left_out} that are not judged in every variation of their seed"
+        lines.append(f"**{text}.**")
     return ["\n".join(lines)] if lines else []
 
 
 def _variations(figures: Mapping[str, VariationFigures]) -> str:
-    titles = ["", "seeds", "gain", "95 %", "against the first", "95 %", "solved", "faster"]
-    titles += ["correct", "USD", "minutes", "USD for 1 %"]
+    titles = ["", "seeds", "gain", "95 %", "against the first", "95 %", "better : worse", "solved"]
+    titles += ["faster", "attempts", "correct", "USD", "minutes", "USD for 1 %"]
     rows = [
         [
             label,
             str(one.runs),
             *_cells(one.gain),
             *_cells(one.against_first),
+            DASH if one.pairs is None else f"{one.pairs[0]} : {one.pairs[1]}",
             percent(one.success),
             percent(one.fast),
+            f"{one.attempts}/{one.asked}",
             percent(one.correct_rate),
             dollars(one.usd),
             minutes(one.minutes),
@@ -66,17 +81,28 @@ def _variations(figures: Mapping[str, VariationFigures]) -> str:
     return markdown_table(titles, rows)
 
 
-def _tasks(runs_by_label: Mapping[str, SeedRuns]) -> str:
+def _tasks(begun: Mapping[str, SeedRuns], counted: Mapping[str, SeedRuns]) -> str:
     """Return each task's median gain over the seeds, and the lowest and highest."""
-    first = next(iter(next(iter(runs_by_label.values())).values()))
-    rows = []
-    for row in first.rows:
-        cells = []
-        for runs in runs_by_label.values():
-            low, middle, high = task_gain(runs, row.task)
-            cells.append(times(middle) if low == high else f"{middle:.2f}× ({low:.2f}–{high:.2f})")
-        rows.append([row.task, *cells])
-    return markdown_table(["gain by task", *runs_by_label], rows)
+    first = next(iter(next(iter(begun.values())).values()))
+    rows = [
+        [row.task, *(_task_gain(task_rows(runs, row.task)) for runs in counted.values())]
+        for row in first.rows
+    ]
+    return markdown_table(["gain by task", *counted], rows)
+
+
+def _task_gain(rows: Sequence[ProblemRow]) -> str:
+    """Return a task's gain, and in how many seeds it has a correct candidate where not in all."""
+    if not rows:
+        return DASH
+    correct = sum(row.correct > 0 for row in rows)
+    if not correct:
+        return "none correct"
+    gains = [gain_of(row) for row in rows]
+    text = times(median(gains))
+    if min(gains) != max(gains):
+        text += f" ({min(gains):.2f}–{max(gains):.2f})"
+    return text if correct == len(rows) else f"{text}, correct in {correct} of {len(rows)}"
 
 
 def _cells(found: Estimate | None) -> list[str]:

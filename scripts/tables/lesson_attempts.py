@@ -33,10 +33,12 @@ def attempts_of_run(run: Path) -> Iterator[LeverAttempt]:
                     continue
                 yield LeverAttempt(
                     run=run.name,
+                    task=task.name,
                     operations=task_operations(task.source, reference.inputs),
                     architecture=architecture_of(reference.device),
                     advice=view.advice,
                     from_module=view.parent == ROOT,
+                    eager_us=reference.eager_us,
                     parent_us=times.get(view.parent),
                     us=view.score_us if view.verdict.is_correct else None,
                 )

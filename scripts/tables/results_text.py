@@ -14,17 +14,21 @@ from actors.supervisor.reporting.snapshot import Spend
 from actors.supervisor.reporting.unit_costs import usd_per_percent
 from protocol.settings import Settings
 from protocol.values import Value
-from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, times
+from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
 from scripts.tables.result_rows import ProblemRow, ProblemState
 
 MAX_IDEA = 150  # characters of an attempt's idea, and of why it failed
+FAST_P = (1.0, 1.5, 2.0)  # of KernelBench's fast_p: how many times as fast as eager
 NOTES = """\
-**best**: the fastest correct candidate, confirmed in fresh processes unless it is marked;
-its speed-up against eager with the 95 % interval, and against torch.compile's two modes by their
-times. **attempts**: correct / compiled / all. **tokens**, **USD**: of all its model calls; **USD an
-attempt**: of those that have a verdict. **USD for 1 %**: dollars for each percent of
-eager's time that is saved. **minutes**: of its own leases. A dash was not measured. Each winner is
-the candidate as its model wrote it."""
+**best**: the fastest correct candidate; its time, its speed-up against eager with the 95 %
+interval, and against torch.compile's two modes by their times. It was confirmed in fresh
+processes unless it is marked: a *first look* is the judge's one measurement during the search, so
+the best of many first looks is a little too good. **attempts**: correct / compiled / judged, "of
+N" where some of N were not judged. **tokens**: as the model's server counted them, and **USD**:
+of all its model calls; **USD an attempt**: of those that have a verdict. **USD for 1 %**: dollars
+for each percent of eager's time that is saved. **minutes**: of its own leases, waiting for
+answers included. A dash was not measured. Each winner's file is the candidate alone, as its model
+wrote it: the kernels and `ModelNew`."""
 
 
 class TaskPage(Value, frozen=True, kw_only=True):
@@ -43,6 +47,11 @@ class TaskPage(Value, frozen=True, kw_only=True):
         """Whether an attempt was made or paid for, or the problem is over without one."""
         is_open = self.row.state is ProblemState.UNFINISHED
         return bool(self.attempts or self.spend.calls or not is_open)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether an attempt has a verdict, or the problem is over without one."""
+        return bool(self.attempts) or self.row.state is not ProblemState.UNFINISHED
 
     @property
     def attempts_usd(self) -> float | None:
@@ -108,14 +117,16 @@ def _summary(page: RunPage) -> str:
     titles = ["problem", "eager", "compile", "max-autotune", "best", "× eager", "95 %"]
     titles += ["× compile", "× max-autotune", "attempts", "tokens in", "out", "USD"]
     titles += ["USD an attempt", "USD for 1 %", "minutes"]
-    return markdown_table(titles, [_summary_row(task) for task in page.begun])
+    budget = page.settings.search.budget
+    return markdown_table(titles, [_summary_row(task, budget) for task in page.begun])
 
 
-def _summary_row(task: TaskPage) -> list[str]:
+def _summary_row(task: TaskPage, budget: int) -> list[str]:
     row, spend = task.row, task.spend
     name = f"[{row.task}](#{_anchor(row.task)})"
     if row.node is None:
-        reason = textwrap.shorten(row.reason or str(row.state), MAX_IDEA, placeholder="…")
+        state = str(row.state) if task.is_judged else "no attempt judged yet"
+        reason = textwrap.shorten(row.reason or state, MAX_IDEA, placeholder="…")
         best = [f"none: {reason}", *[DASH] * 4]
     else:
         interval = row.speed_eager_ci95
@@ -133,7 +144,8 @@ def _summary_row(task: TaskPage) -> list[str]:
         name,
         *(formatting.duration(us) for us in (row.eager_us, row.compile_us, row.max_autotune_us)),
         *best,
-        f"{row.correct}/{row.compiled}/{row.attempts}",
+        f"{row.correct}/{row.compiled}/{row.attempts}"
+        + (f" of {budget}" if row.attempts < budget else ""),
         f"{spend.input_tokens:,}{cached}",
         f"{spend.output_tokens:,}",
         dollars(row.usd),
@@ -169,17 +181,25 @@ def _means(page: RunPage) -> str:
 
 def _counts(page: RunPage) -> str:
     """Return how many problems have which result, and what their user gets on average."""
-    begun = page.begun
-    won = [task.row.speed_eager or 1.0 for task in begun if task.winner]
-    correct = sum(task.row.node is not None for task in begun)
+    judged = [task for task in page.begun if task.is_judged]
+    won = [task.row.speed_eager or 1.0 for task in judged if task.winner]
+    correct = sum(task.row.node is not None for task in judged)
     text = (
-        f"{len(begun)} problems: {correct} with a correct candidate, {len(won)} with a faster one"
+        f"{len(judged)} problems: {correct} with a correct candidate, {len(won)} with a faster one"
     )
     if won:
-        text += f"; with 1× elsewhere, {times(math.exp(sum(map(math.log, won)) / len(begun)))}"
-        text += " in the geometric mean"
-    others = len(page.tasks) - len(begun)
+        text += f"; with 1× elsewhere, {times(math.exp(sum(map(math.log, won)) / len(judged)))}"
+        text += f" in the geometric mean. KernelBench's fast_p against eager: {_fast_p(judged)}"
+    waiting, others = len(page.begun) - len(judged), len(page.tasks) - len(page.begun)
+    text += f". {waiting} others have no judged attempt yet" if waiting else ""
     return f"{text}. {others} others were not begun." if others else f"{text}."
+
+
+def _fast_p(judged: Sequence[TaskPage]) -> str:
+    """Return the shares of problems with a correct candidate more than p times as fast as eager."""
+    speeds = [task.row.speed_eager or 0.0 for task in judged if task.row.node is not None]
+    shares = {p: sum(speed > p for speed in speeds) / len(judged) for p in FAST_P}
+    return ", ".join(f"{percent(share)} for p = {p:g}" for p, share in shares.items())
 
 
 def _task(task: TaskPage) -> str:
@@ -196,7 +216,7 @@ def _task(task: TaskPage) -> str:
 
 
 def _attempts(task: TaskPage) -> str:
-    titles = ["attempt", "of", "verdict and idea", "× eager", "time", "tokens in", "out", "USD"]
+    titles = ["attempt", "parent", "verdict and idea", "× eager", "time", "tokens in", "out", "USD"]
     rows = [
         [
             f"**{one.number}**" if one.number == task.row.node and task.winner else str(one.number),
@@ -210,7 +230,10 @@ def _attempts(task: TaskPage) -> str:
         ]
         for one in task.attempts
     ]
-    return markdown_table(titles, rows, left=3) if rows else "No attempt was made."
+    if rows:
+        return markdown_table(titles, rows, left=3)
+    answered = f" ({task.spend.calls} calls of its model)" if task.spend.calls else ""
+    return f"No attempt has been judged{answered}."
 
 
 def _outcome(attempt: AttemptRecord, amended: str) -> str:

@@ -24,6 +24,7 @@ from actors.agents.models.replay_key import without_measurements
 from actors.agents.recipes import answer
 from actors.agents.replies.replies import fenced
 from actors.agents.reply_spool import ReplySpool
+from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.styles import make_request
 from protocol.facts import VerdictFacts
@@ -111,3 +112,25 @@ def test_only_facts_that_requests_may_show_are_shown() -> None:
 def test_the_rule_book_has_no_second_answer() -> None:
     """The same work has the same answer: it says so, and the first verdict stands."""
     assert answer(replace(write(PLAN), failed=FAILED)).startswith("## Cannot")
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("main.cpp:2:9: error: 'xs' was not declared\n    2 |   y = xs;\n      |  ^", 4),
+        ("main.cpp: In function 'f':\nmain.cpp:2:9: error: no\n    2 |   y = xs;", 4),
+        ("cuda.cu(2): error: no\n    y = xs;\n     ^", 4),
+        ("cuda.cu(2): warning: no\n    y = xs;\n", None),  # only an error is looked for
+        ("cuda.cu(3): error: no\n    x = 1;\n", None),  # which of two lines is not known
+        ("cuda.cu(3): error: no\n", None),
+        ("ptxas fatal : too many registers", None),
+    ],
+)
+def test_a_compilers_line_is_named_in_the_numbered_source(log: str, line: int | None) -> None:
+    """A compiler counts the lines of its own file, and an edit takes those of the listing."""
+    source = 'import torch\nC = r"""\nx = 1;\n  y = xs;\nx = 1;\n"""\n'
+    told = f"The compiler's first error is in line {line} of the numbered source."
+    assert (told if line else "") == first_error_line(log, source)
+    failed = replace(FAILED, source=source, verdict=replace(FAILED.verdict, log=log))
+    text = make_request(replace(solve(), failed=failed), 1000, "compact").render()
+    assert bool(line) == (told in text)

@@ -128,6 +128,27 @@ def test_the_fault_of_a_candidate_is_named(code: str, word: str) -> None:
     assert word in read.reason
 
 
+@pytest.mark.parametrize(
+    ("before", "is_macro"),
+    [
+        ("", True),
+        ("#define DEPTH 4\n", True),
+        ("constexpr int deep = DEPTH;\n", True),
+        ("template <int DEPTH>\n", False),
+        ("constexpr int DEPTH = 4;\n", False),
+    ],
+)
+def test_a_macro_in_an_unroll_pragma_is_asked_about(before: str, is_macro: bool) -> None:
+    """No preprocessor expands it there: a question is cheaper than an attempt."""
+    kernel = f"{before}__global__ void f() {{\n#pragma unroll DEPTH\n  for (;;) ;\n}}\n"
+    flag = """FLAGS = [f"-DDEPTH={TUNE['DEPTH']}"]\n"""
+    code = f'C = r"""\n{kernel}"""\n{flag}class ModelNew:\n    pass\n'
+    assert is_macro == ("`#pragma unroll DEPTH` names a macro" in candidate_problem(code))
+    assert candidate_problem(code.replace("unroll DEPTH", "unroll 4")) == ""
+    if not before:  # a constant of the kernel's own
+        assert candidate_problem(code.replace(flag, "")) == ""
+
+
 def test_no_code_at_all_is_a_problem() -> None:
     """Prose alone, even five megabytes of it, is a problem, not a candidate."""
     read = read_candidate(parse_reply("I would fuse these. " * 250_000), FREE)

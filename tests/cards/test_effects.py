@@ -28,11 +28,16 @@ def test_a_card_with_a_wrong_result_keeps_what_it_says() -> None:
 
 def test_a_written_effect_is_what_the_card_then_says() -> None:
     """Only the effect and the day of the header change; the speed-up is read from it."""
-    text = "---\neffect: old\nchecked: 2000-01-01\n---\neffect: stays\n"
+    text = (
+        "---\neffect: H200: 1.50x torch, 5.44 us a step\nchecked: 2000-01-01\n---\neffect: stays\n"
+    )
     changed = with_effects({"a": text}, {"a": "H100: 2.50x torch, 9 GB/s"}, "2026-11-22")["a"]
 
     assert changed.splitlines()[1:3] == ["effect: H100: 2.50x torch, 9 GB/s", "checked: 2026-11-22"]
     assert "effect: stays" in changed
+    in_words = text.replace("1.50x torch, 5.44 us a step", "6.44x torch in causal attention")
+    kept = with_effects({"a": in_words}, {"a": "H100: 0.46x torch, 9 GB/s"}, "2026-11-22")["a"]
+    assert kept == in_words.replace("2000-01-01", "2026-11-22")
 
 
 def test_the_speedup_of_a_card_is_read_from_its_effect() -> None:

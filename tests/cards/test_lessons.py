@@ -32,6 +32,7 @@ LESSON = Lesson(
     correct=2,
     promised=2.0,
     measured=1.5,
+    gains=2,
     least=1.2,
     most=1.8,
     runs=("a",),
@@ -61,6 +62,7 @@ def attempt(advice: str, us: float | None, parent_us: float | None = 100.0) -> L
         ("20% less traffic", 1.25),
         ("about 270 to 290 µs against 8,347 µs (PyTorch)", 8347 / 290),
         ("Traffic falls: about 1.1 ms instead of 3.9 ms.", 3.9 / 1.1),
+        ("Hoped for: 55 to 85 µs against 1,305.", 1305 / 85),
         ("245 µs, below the bytes; 650 µs instead of 1.3 ms", 2.0),
         ("Use 128x128 tiles", None),
         ("a 256 x 128 tile a block", None),
@@ -71,6 +73,15 @@ def attempt(advice: str, us: float | None, parent_us: float | None = 100.0) -> L
 def test_the_promise_of_a_plan(advice: str, promise: float | None) -> None:
     """A stated speed-up is read as old time over new time; a size is not a promise."""
     assert promise == (promise_of(advice) if promise is None else pytest.approx(promise_of(advice)))
+
+
+def test_a_promise_beside_eager_is_one_beside_the_parent() -> None:
+    """A plan that changes a kernel says what the task gains in all; the lever gives the rest."""
+    advice = "Clusters. Hoped for: 300 µs against 1,340 µs."
+    assert promise_of(advice, 1336.0, 400.0) == pytest.approx(400 / 300)
+    assert promise_of(advice, 5000.0, 400.0) == pytest.approx(1340 / 300)
+    assert promise_of(advice, 1336.0, None) is None
+    assert promise_of("300 µs against 400 µs", 1336.0, 400.0) == pytest.approx(4 / 3)
 
 
 def test_the_levers_of_a_plan() -> None:
@@ -134,7 +145,7 @@ def test_a_request_shows_lines_of_its_operation_and_architecture() -> None:
     task = Task(name="t", source="class Model:\n    def forward(self, x):\n        return x @ x\n")
     others = [
         msgspec.structs.replace(LESSON, **change)
-        for change in ({"architecture": "sm_80"}, {"operation": "conv"}, {"attempts": 1})
+        for change in ({"architecture": "sm_80"}, {"operation": "conv"}, {"gains": 1})
     ]
 
     lines = lesson_lines(task, Reference(eager_us=1.0, device=H100), [LESSON, *others])

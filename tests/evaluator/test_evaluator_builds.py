@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, settles
 
-from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildStore
+from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildSlots, BuildStore, slots_here
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
-from actors.evaluator.judge import FifoLock, Judge
+from actors.evaluator.judge import Judge
 from actors.evaluator.ordered_judging import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
@@ -93,6 +93,20 @@ def test_a_candidate_changes_nothing_in_the_store(
     seen = "toolkits" if judge.level >= 2 else "nothing"
     assert f"ValueError: seen:, {seen}, end" == verdict.reason
     assert before == state(build_store.toolkits)
+
+
+def test_a_stored_result_takes_no_build_slot(
+    judge: Judge, task: Task, build_store: BuildStore
+) -> None:
+    """The device waits for it, while other candidates' compilers have all slots."""
+    judge.judge(task, WRONG)
+    slots = BuildSlots(build_store.slots, slots_here())
+    with ExitStack() as held:
+        for _slot in range(slots.count):
+            held.enter_context(slots.acquired(60.0))
+        verdict = judge.judge(task, WRONG, ContextRecorder(revoked_after_s=60.0))
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.WRONG
 
 
 def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(tmp_path: Path) -> None:
@@ -188,34 +202,3 @@ def _is_build_zygote(pid: int) -> bool:
     except OSError:
         return False
     return b"actors.evaluator.children.zygote" in command and b"-builds" in command
-
-
-def test_turns_go_by_the_order_of_calls() -> None:
-    """A caller that is cancelled leaves the queue; the next caller in order has the device."""
-    device_lock, order = FifoLock(), list[str]()
-    cancelled = threading.Event()
-
-    def raise_if_cancelled() -> None:
-        if cancelled.is_set():
-            raise EvaluationCancelledError
-
-    def take_turn(name: str, while_waiting: Callable[[], None]) -> None:
-        try:
-            with device_lock.held(while_waiting):
-                order.append(name)
-        except EvaluationCancelledError:
-            order.append(f"{name} cancelled")
-
-    threads = []
-    with device_lock.held(lambda: None):
-        for number, name in enumerate(("first", "second", "third"), start=2):
-            while_waiting = raise_if_cancelled if name == "second" else lambda: None
-            threads.append(threading.Thread(target=take_turn, args=(name, while_waiting)))
-            threads[-1].start()
-            while len(device_lock._waiters) < number:
-                time.sleep(0.01)
-        cancelled.set()
-        threads[1].join()
-    for thread in threads:
-        thread.join()
-    assert ["second cancelled", "first", "third"] == order

@@ -155,8 +155,14 @@ def test_a_missing_parameter_is_named(judged: Judged) -> None:
 
 
 def test_an_exception_is_a_crash_with_its_text(judged: Judged) -> None:
-    """An exception of forward or of the constructor is `crashed`, with the last lines."""
+    """An exception of forward or of the constructor is `crashed`, with its line and the last ones.
+
+    The line needs no tool, so it is told of every candidate.
+    """
     verdict = judged(candidate(forward="raise ValueError('not today')"))
+    assert verdict.facts is not None
+    assert "ValueError in forward at candidate.py:" in verdict.facts.fault_location
+    assert "`raise ValueError('not today')`" in verdict.facts.fault_location
     assert (verdict.verdict, verdict.stage) == (Outcome.CRASHED, "check")
     assert "not today" in verdict.reason
     assert "candidate.py" in verdict.log

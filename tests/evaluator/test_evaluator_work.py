@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from evaluator_samples import ContextRecorder, candidate, descendants, settles
 
+from actors.evaluator.device_queue import DeviceWait
 from actors.evaluator.evaluation import Evaluation
 from actors.evaluator.ipc.orders import Confinement, Done, ImportSource, Ping
 from actors.evaluator.ipc.runner_orders import FromRunner
-from actors.evaluator.judge import DeviceWait, EvaluationCancelledError, Judge
+from actors.evaluator.judge import EvaluationCancelledError, Judge
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import sandbox, scratch
 from actors.evaluator.sandbox.child_client import ChildClient

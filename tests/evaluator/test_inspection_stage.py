@@ -13,7 +13,7 @@ from actors.evaluator.evaluation import EvaluationRequest, Inspected
 from actors.evaluator.inspection_stage import InspectionStage, wants_profile
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector, Profile
-from actors.evaluator.profiling.profile_sentences import ProfileContext
+from actors.evaluator.profiling.sentence import ProfileContext
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules, ProfileWhen

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
+import torch
 from evaluator_samples import candidate
 
 from actors.evaluator.children import memory_estimate
 from actors.evaluator.children.task_errors import UnsuitableTaskError
+from actors.evaluator.ipc.card_memory import TaskBytes
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.sandbox.child_client import ChildFailure
 from protocol.values import Task
@@ -33,30 +35,36 @@ def module(rows: int, forward: str = "x") -> ModuleType:
 
 def test_large_tasks_count_inputs_parameters_and_outputs() -> None:
     """Terabytes are counted without an allocation; a small task is not run for its outputs."""
-    rows = TIB // 1024
-    assert 2 * TIB + 4096 == memory_estimate.task_bytes(module(rows))
-    assert 8 * 1024 + 4096 == memory_estimate.task_bytes(module(8, forward="never_run"))
+    large = memory_estimate.task_bytes(module(TIB // 1024))
+    assert large == TaskBytes(inputs=TIB, outputs=TIB, parameters=4096)
+    small = memory_estimate.task_bytes(module(8, forward="never_run"))
+    assert small == TaskBytes(inputs=8 * 1024, outputs=0, parameters=4096)
+
+
+def test_large_outputs_of_small_inputs_count() -> None:
+    """An outer product of two vectors is seen to be large before it is computed."""
+    task = module(1)
+    task.__dict__["get_inputs"] = lambda: [torch.rand(1 << 18)]
+    task.__dict__["Model"].forward = lambda _self, x: torch.outer(x, x)
+    assert memory_estimate.task_bytes(task).outputs == 4 << 36
 
 
 def test_a_task_without_an_estimate_is_tried() -> None:
     """A module that does not run on the meta device is not refused for that."""
     task = module(TIB // 1024, forward="x * x.sum().item()")
-    assert 0 == memory_estimate.task_bytes(task)
-    memory_estimate.require_memory(task)
+    assert memory_estimate.task_bytes(task) == TaskBytes(inputs=0, outputs=0)
+    memory_estimate.require_memory(task, "cpu")
 
 
 def test_the_refusal_has_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is just too large is refused; one that just fits is not."""
     large = module(TIB // 1024)
-    wanted = (
-        memory_estimate.TASK_COPIES * memory_estimate.task_bytes(large)
-        + memory_estimate.OTHER_BYTES
-    )
+    wanted = memory_estimate.TASK_COPIES * (2 * TIB + 4096) + memory_estimate.OTHER_BYTES
     monkeypatch.setattr(memory_estimate, "free_bytes", lambda: wanted)
-    memory_estimate.require_memory(large)
+    memory_estimate.require_memory(large, "cpu")
     monkeypatch.setattr(memory_estimate, "free_bytes", lambda: wanted - 1)
     with pytest.raises(UnsuitableTaskError, match=r"its tensors take 2048\.0 GiB"):
-        memory_estimate.require_memory(large)
+        memory_estimate.require_memory(large, "cpu")
 
 
 def test_free_memory_is_that_of_this_machine() -> None:

@@ -157,3 +157,11 @@ def test_booleans_are_described() -> None:
     got[6:] = True
 
     assert any("indices 6 to 7, up to the end" in line for line in described(got, truth))
+
+
+def test_two_values_that_seem_equal_are_told_apart() -> None:
+    """A float32 sum in a float64 output is off behind the digits that are shown otherwise."""
+    truth = torch.full((4,), 0.1, dtype=torch.float64)
+    text = correctness.expected_and_got(truth, truth + 1e-9, 0)
+    assert "expected 0.10000000000000001, got 0.10000000100000001" == text
+    assert "expected 0.1, got 0.25" == correctness.expected_and_got(truth, truth + 0.15, 3)

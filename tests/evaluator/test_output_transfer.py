@@ -9,7 +9,8 @@ import sys
 from array import array
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -87,6 +88,23 @@ def test_an_address_without_memory_is_an_error(address: int) -> None:
     with pytest.raises(ProcessMemoryError):
         process_memory.write(os.getpid(), ours, piece)
     os.close(ours)
+
+
+def test_outputs_on_a_card_are_read_in_the_arena_or_in_the_slots() -> None:
+    """A view of an input lies in its slot; what would end outside of both is copied by the side."""
+    leaf = Leaf(dtype="float32", shape=(64,), device="cuda")
+    fixture: Any = SimpleNamespace(facts=SimpleNamespace(outputs=leaf))
+    nothing: Any = None
+    outputs = output_transfer.ArenaOutputs(fixture, nothing, nothing, lambda: (8000, 1024))
+    outputs._size, outputs._begin = 4096, 100
+    assert outputs._place(leaf, 100 + 4096 - 256) == ("arena", 4096 - 256)
+    assert outputs._place(leaf, 8000) == ("slots", 0)
+    assert outputs._place(leaf, 8000 + 1024 - 256) == ("slots", 768)
+    for address in (99, 100 + 4096 - 255, 7999, 8000 + 1024 - 255):
+        with pytest.raises(output_transfer.OutputsOutOfReachError):
+            outputs._place(leaf, address)
+    with pytest.raises(CandidateFaultError):
+        outputs._place(Leaf(dtype="float32", shape=(64,), device="cpu"), 100)
 
 
 def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:

@@ -28,6 +28,7 @@ from actors.evaluator.profiling.ncu_metrics import (
     SM_ACTIVE,
     SM_COUNT,
     SM_ELAPSED,
+    STALL_METRICS,
     WAVES,
     KernelMetrics,
     MeasuredCall,
@@ -36,10 +37,10 @@ from actors.evaluator.profiling.ncu_metrics import (
 from actors.evaluator.profiling.ncu_report import metric_table, read_report, short_kernel_name
 from actors.evaluator.profiling.profile_sentences import (
     MAX_SENTENCES,
-    ProfileContext,
     profile_sentences,
     sources_of,
 )
+from actors.evaluator.profiling.sentence import ProfileContext
 from actors.evaluator.profiling.tool_commands import ncu_filter, tool_command
 
 # torch's kernels on an H100, by ncu 2025.3: random numbers, GELU, a float32 matmul, a sum, softmax.
@@ -104,7 +105,7 @@ def test_a_metric_that_the_card_lacks_is_left_out() -> None:
     ]
     found = read_report("\n".join(rows))
     assert {"gpu__time_duration.sum": 4608.0} == found.kernels[0].metrics.figures
-    assert ["One kernel, relu: 4.608 µs."] == texts(found)
+    assert ["One kernel, relu: 4.608 µs under ncu, with empty caches."] == texts(found)
 
 
 @given(st.text(max_size=300))
@@ -159,7 +160,7 @@ def test_launches_that_were_chosen_are_no_whole_call() -> None:
 
     first = profile_sentences(call, ProfileContext(launches=100, call_us=500.0))[0].text
 
-    assert "a call of 500 µs were measured" in first
+    assert "; the judged time is that of the whole call, 500 µs. What follows" in first
     assert "take" not in first
     assert "%" not in first
 
@@ -335,9 +336,70 @@ def test_traffic_is_compared_with_the_least_and_with_a_copy() -> None:
     found = " ".join(texts(call_of(copy), least_bytes=268_000_000, copy_gb_s=3000.0))
     assert "It moves 268.4 MB from and to DRAM (134.2 MB read) at 2497 GB/s" in found
     assert "83% of the measured copy rate (3000)" in found
-    assert "1 times the least (268 MB)" in found
+    assert "that is about the least (268 MB: inputs, parameters and outputs once)." in found
     spilling = " ".join(texts(call_of(copy), least_bytes=272_000, copy_gb_s=3000.0))
     assert "987 times the least" in spilling
+
+
+def test_traffic_below_the_least_is_no_ratio() -> None:
+    """ "0.53 times the least" reads as a saving; what is missing is in the L2 cache."""
+    matmul = read_report(TORCH).kernels[0]
+    call = MeasuredCall(kernels=(matmul,), launches=1)
+    found = " ".join(texts(call, least_bytes=33_554_432, copy_gb_s=3000.0))
+    assert "that is less than the least (33.55 MB: inputs" in found
+    assert "because the rest stays in the L2 cache" in found
+    assert "times the least" not in found
+
+
+def test_a_kernels_time_and_the_judged_time_are_named() -> None:
+    """A kernel under ncu may take longer than the whole call; a model must know which counts."""
+    for one in read_report(TORCH).kernels:
+        call = MeasuredCall(kernels=(one,), launches=one.launches)
+        first = texts(call, call_us=0.98 * one.total_us)[0]
+        assert f"{one.total_us:.4g} µs under ncu, with empty caches" in first
+        assert first.endswith(f"judged time is that of the whole call, {0.98 * call.us:.4g} µs.")
+
+
+def test_busy_caches_are_told_before_what_they_explain() -> None:
+    """Of torch's softmax: L2's figures stand right behind the traffic, L2 first."""
+    softmax = next(one for one in read_report(TORCH).kernels if "SoftMax" in one.metrics.name)
+    found = texts(MeasuredCall(kernels=(softmax,), launches=1), least_bytes=100_000_000)
+    assert found[1].startswith("It moves")
+    assert found[2].startswith("L2 is 60% busy, L1 with shared memory 28%; of the requests")
+
+
+@pytest.mark.parametrize(
+    ("xu", "wavefronts", "what"),
+    [
+        (100.0, 0.0, "room in the queue of the XU pipe (exp, sqrt, casts) (mio_throttle, 80%)"),
+        (1.0, 1e6, "room in the queue of shared memory (mio_throttle, 80%)"),
+        (1.0, 0.0, "room in the queue of shared memory or the XU pipe (mio_throttle, 80%)"),
+        (30.0, 1e6, "room in the queue of shared memory or the XU pipe (mio_throttle, 80%)"),
+    ],
+)
+def test_the_busy_one_of_two_units_with_one_queue_is_named(
+    xu: float, wavefronts: float, what: str
+) -> None:
+    """A kernel of exponentials that uses no shared memory does not wait for shared memory."""
+    stalls = {metric: 0.0 for metric in STALL_METRICS}
+    stalls.update({m: 8.0 for m, reason in STALL_METRICS.items() if reason == "mio_throttle"})
+    stalls.update({m: 2.0 for m, reason in STALL_METRICS.items() if reason == "wait"})
+    figures = {ncu_metrics.XU_PIPE: xu, ncu_metrics.SHARED_WAVEFRONTS: wavefronts, **stalls}
+    one = KernelMetrics(name="k", figures={**IDLE, **figures})
+    waits = next(text for text in texts(call_of(one)) if text.startswith("A warp"))
+    assert what in waits
+
+
+def test_the_gain_of_removing_a_tail_is_told() -> None:
+    """140 blocks on 132 multiprocessors: half of the time, as the bound says with microseconds."""
+    figures = {**kernel(FMA=95.0, SM_ACTIVE=53.0, GRID=140.0, WAVES=1.06).figures}
+    one = KernelMetrics(name="k", figures={**figures, ncu_metrics.BLOCK: 1024.0, DURATION: 683e3})
+    found = texts(call_of(one))
+    grid = next(text for text in found if text.startswith("The grid"))
+    assert grid.endswith(
+        "53% of the multiprocessors have a block; without the tail 47% less time at best."
+    )
+    assert "spread evenly it would take 362 of the 683 µs" in found[-1]
 
 
 def test_a_call_whose_kernels_take_little_of_it_is_bound_by_launches() -> None:

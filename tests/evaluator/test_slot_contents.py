@@ -109,7 +109,7 @@ def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) ->
     contents.fill(memory, COUNT, 1)
     draws = [each[0].view(torch.uint8) for each in contents._draws]
     for slot in range(COUNT):
-        whole = contents._contents(slot)[0]
+        whole = contents.written(slot)[0]
         assert any(torch.equal(whole, each) for each in draws)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.evaluator.judge import Judge
-from actors.evaluator.variant_race import declared_space, race
+from actors.evaluator.variant_race import RaceResult, declared_space, race, variants_of
 from actors.evaluator.worker import EvaluatorWorker
 from actors.tune_space import (
     MAX_VARIANTS,
@@ -21,7 +21,7 @@ from actors.tune_space import (
     with_values,
 )
 from protocol.messages import Evaluate, Evaluated, Lease
-from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.values import Outcome, Reference, Stage, Task, Verdict
 from protocol.variant_lines import variant_lines
 
 SOURCE = """# é: bytes and characters differ
@@ -108,49 +108,113 @@ def test_a_candidate_without_a_space_is_judged_as_it_is(source: str) -> None:
     assert tune_space(source) is None
 
 
-def race_with(speeds: dict[int, float | None]) -> tuple[int, list[tuple[int, float]]]:
-    """Race THREADS over `speeds`; return the chosen THREADS and (variants, seconds) a round."""
+def race_of(
+    speeds: dict[int, float | None],
+) -> tuple[RaceResult, list[tuple[int, float]]]:
+    """Race THREADS over `speeds`, None is wrong; return the result and (variants, seconds) each."""
     source = f"TUNE = {{'THREADS': {list(speeds)}}}\n"
     rounds: list[tuple[int, float]] = []
 
-    def judge(sources: Sequence[str], time_s: float) -> list[Verdict]:
+    def run_trials(sources: Sequence[str], time_s: float) -> list[Verdict]:
         rounds.append((len(sources), time_s))
-        found = []
-        for text in sources:
-            speedup = speeds[tuned(text)["THREADS"]]  # type: ignore[index]
-            if speedup is None:
-                found.append(Verdict(verdict=Outcome.WRONG, reason="planted", stage="check"))
-            else:
-                found.append(
-                    Verdict(verdict=Outcome.CORRECT, speedup=speedup, median_us=10 / speedup)
-                )
-        return found
+        return [trial_of(speeds[threads_of(text)]) for text in sources]
 
-    result = race(source, space_of(source), judge)
-    return tuned(result.source)["THREADS"], rounds  # type: ignore[index]
+    return race(variants_of(source, space_of(source)), run_trials), rounds
+
+
+def threads_of(source: str) -> int:
+    return tuned(source)["THREADS"]  # type: ignore[index, no-any-return]
+
+
+def trial_of(speedup: float | None) -> Verdict:
+    if speedup is None:
+        return Verdict(verdict=Outcome.WRONG, reason="planted", stage="check")
+    return Verdict(verdict=Outcome.CORRECT, median_us=10 / speedup)
+
+
+def race_with(speeds: dict[int, float | None]) -> tuple[int, list[tuple[int, float]]]:
+    """Return the THREADS that are judged first, and (variants, seconds) of each round."""
+    result, rounds = race_of(speeds)
+    return threads_of(result.variants[result.ranking[0]].source), rounds
 
 
 def test_the_fastest_right_variant_wins_and_slow_ones_cost_little() -> None:
-    """A quarter of the variants stay for the next round, which times four times as long."""
-    chosen, rounds = race_with({n: 1 + (n % 7) / 100 for n in range(1, 17)})
+    """A quarter of the variants stay for the next round, which times twice as long."""
+    chosen, rounds = race_with({n: 1 + (n % 7) / 200 for n in range(1, 17)})
     assert chosen == 6
     assert [count for count, _ in rounds] == [16, 4]
-    assert [round(time_s / rounds[0][1]) for _, time_s in rounds] == [1, 4]
+    assert [round(time_s / rounds[0][1]) for _, time_s in rounds] == [1, 2]
 
 
 def test_variants_far_behind_the_fastest_leave_at_once() -> None:
     """A clear winner costs one round: each trial takes the card from other candidates."""
     assert race_with({1: 1.0, 2: 3.0, 3: 1.1, 4: 1.2})[1] == [(4, 0.1)]
-    chosen, rounds = race_with({n: float(n >= 12) + n / 100 for n in range(1, 17)})
+    chosen, rounds = race_with({n: float(n >= 12) + n / 200 for n in range(1, 17)})
     assert chosen == 16
     assert [count for count, _ in rounds] == [16, 4]
 
 
 def test_a_failed_variant_never_wins() -> None:
-    """A wrong variant leaves the race whatever it claims; where all fail the first is shown."""
+    """A wrong variant leaves the race whatever it claims; where all fail the first is judged."""
     assert race_with({1: None, 2: 0.5, 3: None})[0] == 2
     assert race_with({1: None, 2: None, 3: None}) == (1, [(3, 0.1)])
     assert race_with({7: 1.0}) == (7, [])
+
+
+def full_verdict(outcome: Outcome, stage: Stage) -> Verdict:
+    if outcome is Outcome.CORRECT:
+        return Verdict(verdict=outcome, median_us=5.0, reference_us=20.0, speedup=4.0)
+    return Verdict(verdict=outcome, stage=stage, reason=f"in the {stage}")
+
+
+@pytest.mark.parametrize(
+    ("failures", "kept", "judged"),
+    [
+        ({}, 3, [3]),
+        ({3: (Outcome.WRONG, "check")}, 2, [3, 2]),
+        ({3: (Outcome.WRONG, "check"), 2: (Outcome.CRASHED, "check")}, 1, [3, 2, 1]),
+        # What is found while it is timed is no matter of its values: no further try for a cheat.
+        ({3: (Outcome.WRONG, "time")}, None, [3]),
+        (dict.fromkeys(range(1, 6), (Outcome.WRONG, "check")), None, [3, 2, 1]),
+    ],
+)
+def test_the_best_variant_that_passes_the_full_check_is_kept(
+    failures: dict[int, tuple[Outcome, Stage]], kept: int | None, judged: list[int]
+) -> None:
+    """A trial checks one draw: no trial makes a verdict, and the next best may be right."""
+    raced, _rounds = race_of({1: 1.5, 2: 2.0, 3: 3.0, 4: 1.2, 5: 1.1})
+    seen: list[int] = []
+
+    def in_full(source: str) -> Verdict:
+        seen.append(threads_of(source))
+        return full_verdict(*failures.get(seen[-1], (Outcome.CORRECT, "")))
+
+    verdict = raced.judged(in_full)
+    assert seen == judged
+    assert verdict.is_correct == (kept is not None)
+    assert verdict.variant == (None if kept is None else kept - 1)
+    if kept is None:
+        assert verdict.reason == f"in the {failures[3][1]}"
+    for threads in seen:
+        outcome, _stage = failures.get(threads, (Outcome.CORRECT, ""))
+        assert verdict.variants[threads - 1].verdict is outcome
+    if kept is not None:
+        assert verdict.variants[3].speedup == pytest.approx(20.0 / (10 / 1.2))
+
+
+def test_a_candidate_that_can_not_be_built_is_not_built_again() -> None:
+    """The build of a trial is as good as any: the compiler's text comes without another turn."""
+
+    def in_full(_source: str) -> Verdict:
+        raise AssertionError("judged in full")
+
+    source = "TUNE = {'A': [1, 2]}\n"
+    failed = Verdict(verdict=Outcome.COMPILE_FAILED, stage="build", reason="no such name")
+    raced = race(variants_of(source, space_of(source)), lambda sources, _s: [failed] * len(sources))
+    verdict = raced.judged(in_full)
+    assert verdict.reason == "no such name"
+    assert verdict.variant is None
+    assert [one.verdict for one in verdict.variants] == [Outcome.COMPILE_FAILED] * 2
 
 
 def test_an_evaluator_races_a_candidates_variants_and_tells_what_each_gave(

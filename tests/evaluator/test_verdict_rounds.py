@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,6 +150,9 @@ class ScriptedJudge:
 
     def build(self, source: str, modules: object, context: object) -> None:
         """Build nothing."""
+
+    def turn(self, _task: Task, _context: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def release(self, task: Task, source: str, context: object) -> Release:
         return self.found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from protocol.values import Outcome, VariantResult, Verdict
-from protocol.variant_lines import brief_variant_lines, variant_lines
+from protocol.variant_lines import raced_line, variant_lines
 
 
 def result(value: int, outcome: Outcome, **more: object) -> VariantResult:
@@ -11,7 +13,7 @@ def result(value: int, outcome: Outcome, **more: object) -> VariantResult:
 
 
 def test_failures_of_one_kind_have_one_reason() -> None:
-    """Sixteen variants that are wrong in the same way cost a model one line more than one does."""
+    """A race is one line for a model, and what the verdict says anyway is not said again."""
     verdict = Verdict(
         verdict=Outcome.CORRECT,
         variants=(
@@ -23,10 +25,11 @@ def test_failures_of_one_kind_have_one_reason() -> None:
         ),
         variant=2,
     )
-    assert brief_variant_lines(verdict) == [
-        "variant N=3: 10 µs, 2×, timed roughly (kept)",
-        "variant N=1: wrong, row 3",
-        "variant N=4: crashed, signal 11",
-        "likewise wrong: variants N=2; N=5",
+    assert raced_line(verdict) == [
+        "Variants, timed roughly: N=3 10 µs (kept). wrong: N=1; N=2; N=5 (row 3). "
+        "crashed: N=4 (signal 11)"
     ]
+    failed = replace(verdict, verdict=Outcome.WRONG, reason="row 3", variants=verdict.variants[:2])
+    assert raced_line(failed) == ["Variants, timed roughly: wrong: N=1; N=2"]
+    assert raced_line(replace(verdict, variants=())) == []
     assert len(variant_lines(verdict)) == 5

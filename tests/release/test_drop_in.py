@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -10,9 +11,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
-from drop_in_samples import TASK, candidate, drop_in, pair
+from drop_in_samples import TASK, candidate, drop_in, imported, judged, pair
+
+from actors.release.composition import drop_in_source
+from protocol.release import Release
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -46,6 +51,22 @@ def test_gradients_are_those_of_the_plain_module(file: Any) -> None:
         (module(hidden, hidden) + y).square().mean().backward()
         grads.append([first.weight.grad.clone(), *[p.grad.clone() for p in module.parameters()]])
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_cuda_sources_are_compiled_for_the_card_with_its_own_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were judged: wgmma needs sm_90a, torch alone builds sm_90; afterwards as before."""
+    seen = "import os\nfrom torch.utils import cpp_extension\n"
+    seen += "SEEN = os.environ.get('TORCH_CUDA_ARCH_LIST')"
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    for device, wanted in (("cuda", "9.0a"), ("cpu", None)):
+        on_device = msgspec.structs.replace(judged(imported(TASK, tmp_path)), device=device)
+        text = drop_in_source(TASK, candidate(before=seen), Release(judged=on_device))
+        assert wanted == imported(text, tmp_path)._kernels.SEEN
+        assert "TORCH_CUDA_ARCH_LIST" not in os.environ
 
 
 def test_importing_a_winner_does_not_import_the_compiler(file: Any) -> None:
@@ -290,3 +311,19 @@ def test_nested_inputs_and_outputs(tmp_path: Path) -> None:
         assert winner.kernel_stats()["kernel"] == 2
         torch.testing.assert_close(winner(inputs[0], 3.0)["sum"], plain(inputs[0], 3.0)["sum"])
     assert winner.kernel_stats()["plain"] == 1
+
+
+NORM_TASK = TASK.replace("self.eval()", "self.norm = nn.InstanceNorm1d(16)").replace(
+    "nn.Dropout(0.5)", "nn.Identity()"
+)
+
+
+def test_a_norm_without_statistics_has_no_buffers_that_a_call_could_change(tmp_path: Path) -> None:
+    """Its buffers are None; in training mode its winner runs the kernels under torch.compile."""
+    text = candidate(construct="self.norm = nn.InstanceNorm1d(16)")
+    plain, winner, inputs = pair(drop_in(tmp_path, text, NORM_TASK))
+    assert plain.training
+    compiled = torch.compile(winner, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), plain(*inputs))
+    assert 1 == winner.kernel_stats()["kernel"]

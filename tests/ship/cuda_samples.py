@@ -81,7 +81,8 @@ torch::Tensor fused(torch::Tensor x, torch::Tensor bias) {
   TORCH_CHECK(x.is_cuda() && x.scalar_type() == torch::kFloat, "x: floats on the GPU");
   const c10::cuda::CUDAGuard guard(x.device());
   auto out = torch::empty_like(x);
-  const int n = x.numel();
+  const int n = x.numel(), most = at::cuda::getCurrentDeviceProperties()->maxThreadsPerBlock;
+  TORCH_CHECK(most >= 256, "blocks of 256 threads");
   kernel<<<(n + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
       x.data_ptr<float>(), bias.data_ptr<float>(), out.data_ptr<float>(), n, x.size(1));
   C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda_samples import TORCH_CPP, TORCH_CUDA
 from package_samples import COMPILED_KERNELS, PLAIN_KERNELS, package_of
 
 from actors.ship import hub_layout, installed_package, wheels
@@ -182,3 +184,18 @@ def test_a_compiled_wheel_needs_no_compiler(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "the kernels ran" in done.stdout
     assert ": prebuilt" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+def test_a_library_for_cards_is_built_without_one(tmp_path: Path) -> None:
+    """Neither a card nor a torch with CUDA is needed, and torch's CUDA library is found at use."""
+    asked = Request(
+        name="fused", cpp_sources=[TORCH_CPP], cuda_sources=[TORCH_CUDA], functions=["fused"]
+    )
+    target = Target(torch="", python="", cpu="v3", capabilities=((9, 0),))
+    made, notes = build_all({"cafe": asked}, "stable", target, tmp_path / "native", tmp_path)
+    assert "stable" == made["cafe"].rung, notes
+    text = (tmp_path / "native" / made["cafe"].file).read_bytes()
+    assert b"libtorch_cuda.so\0" in text
+    assert b"sm_90a" in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import os
+import platform
 import re
 import warnings
 from pathlib import Path
@@ -306,6 +308,43 @@ def test_without_a_compiler_the_reason_says_what_is_missing(
     (native / "index.json").write_text(json.dumps({"libraries": {digest: record}}))
     with pytest.raises(RuntimeError, match=re.escape(f"{compiler}") + ".*built for another"):
         extensions.load_inline(**asked)
+
+
+def test_kernels_are_compiled_for_the_card_with_its_own_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were judged (wgmma needs sm_90a); the environment is as before, or the user's."""
+    made = package_of(tmp_path, RIGHT + "# for a card\n")
+    part = imported(tmp_path / made.name, made.module)
+    extensions = importlib.import_module(part.__name__.rpartition(".")[0] + ".extensions")
+    key = extensions.ARCHITECTURES
+    monkeypatch.delenv(key, raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    for capability, name in (((9, 0), "9.0a"), ((8, 6), "8.6")):
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda found=capability: found)
+        with extensions._own_architecture({"cuda_sources": ["x"]}):
+            assert name == os.environ[key]
+        assert key not in os.environ
+    monkeypatch.setenv(key, "8.0;9.0")
+    with extensions._own_architecture({"cuda_sources": ["x"]}):
+        assert "8.0;9.0" == os.environ[key]
+    assert "8.0;9.0" == os.environ[key]
+
+
+def test_a_prebuilt_library_that_cant_be_loaded_is_compiled_instead(tmp_path: Path) -> None:
+    """A wheel for another CUDA release names the loader's error, and the compiler is tried."""
+    made = package_of(tmp_path, RIGHT + "# not loadable\n")
+    part = imported(tmp_path / made.name, made.module)
+    extensions = importlib.import_module(part.__name__.rpartition(".")[0] + ".extensions")
+    native = tmp_path / made.name / made.module / "native"
+    native.mkdir()
+    named = {"machine": platform.machine(), "kind": "path", "file": "absent.so"}
+    record = {**named, "torch": "", "python": "", "cpu": [], "capabilities": []}
+    (native / "index.json").write_text(json.dumps({"libraries": {"d": record}}))
+    found, reason = extensions._prebuilt("d")
+    assert found is None
+    assert "it can't be loaded" in reason
+    assert "absent.so" in reason
 
 
 def test_importing_a_package_warns_of_nothing(tmp_path: Path) -> None:

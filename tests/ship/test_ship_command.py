@@ -79,13 +79,36 @@ def results(**outcomes: str) -> battery_process.BatteryResults:
 
 
 def test_a_failed_check_becomes_a_limit_where_every_failure_has_one() -> None:
-    """A wrong operator is a limit; a wrong value is none, whatever else failed."""
+    """A wrong operator is a limit; a wrong value is none, whatever else failed.
+
+    Where a second instance is wrong, other checks may fail for it: that limit is tried first.
+    """
     assert {} == battery_process.limits_of(results(values="passed"))
     assert {"gate": ("compile", "operator")} == battery_process.limits_of(
         results(values="passed", operator="failed", opcheck="failed", compile="failed")
     )
     assert {} == battery_process.limits_of(results(values="failed", operator="failed"))
+    second = results(**{"state": "failed", "second_instance": "failed", "operator": "failed"})
+    assert {"gate": ("second instance",)} == battery_process.limits_of(second)
     assert ["gate, values: n"] == battery_process.failed_checks(results(values="failed"))
+
+
+def test_what_neither_the_judge_nor_the_battery_tried_is_a_limit() -> None:
+    """Without a card the original runs in those uses; what the judge tried stays as it was."""
+    found = results(values="not made", compile="not made", threads="passed", operator="not made")
+    assert {} == battery_process.limits_of(found)
+    untried = {"gate": ("compile", "threads")}
+    assert {"gate": ("compile",)} == battery_process.limits_of(found, untried)
+
+
+def test_checks_that_were_not_made_for_one_reason_are_one_line() -> None:
+    """A machine without a card says so once, not once a check."""
+    lines = battery_process.summary_lines(results(values="not made", compile="not made"))
+    made = "battery: 0 of 0 checks passed, 2 not made (torch 2)"
+    assert ["not checked: everything: n", made] == lines
+    lines = battery_process.summary_lines(results(values="passed", compile="not made"))
+    made = "battery: 1 of 1 checks passed, 1 not made (torch 2)"
+    assert ["not checked: compile: n", made] == lines
 
 
 @pytest.mark.long

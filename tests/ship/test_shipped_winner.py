@@ -6,12 +6,17 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from package_samples import PLAIN_KERNELS, winner_file
+from package_samples import PLAIN_KERNELS, TASK, winner_file
 
+from actors.ship.battery_process import BatteryResults, CheckResult
 from actors.ship.errors import NothingToShipError, ShipError
-from actors.ship.shipped_winner import chosen_node, of_fitted
+from actors.ship.package import name_of, package_files
+from actors.ship.package_readme import readme
+from actors.ship.shipped_winner import chosen_node, of_file, of_fitted
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from protocol.release import LIMITS
 from protocol.values import Outcome, Verdict
 
 
@@ -86,3 +91,55 @@ def test_an_adopted_models_package_ships_the_winners_that_its_check_kept(tmp_pat
     (tmp_path / "check.json").write_text('{"kept": []}')
     with pytest.raises(NothingToShipError, match="kept no winner"):
         of_fitted(tmp_path)
+
+
+HEADER = """\
+# level1_6_Gate_: ModelNew, a drop-in for the task's Model; it needs torch alone.
+# 268 µs a call; eager PyTorch: 8.35 ms, 31.11× (first look).
+# Not release-checked yet: other mode, second instance run plainly.
+
+"""
+
+
+def test_a_file_tells_its_task_and_figures_and_the_original_is_without_them(tmp_path: Path) -> None:
+    """The package is named after the task, also where pip would refuse that name."""
+    path = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    path.write_text(HEADER + path.read_text())
+    winner = of_file(path)
+    assert ("level1_6_Gate_", TASK.rstrip()) == (winner.name, winner.parts.task)
+    assert HEADER.strip() == winner.origin["header"]
+    assert "level1-6-gate" == name_of(winner)
+    assert "kernels-3d" == name_of(msgspec.structs.replace(winner, name="3d"))
+
+
+def test_the_battery_tries_what_the_judge_did_not(tmp_path: Path) -> None:
+    """A winner with every limit was not release-checked: its package begins without any."""
+    path = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    checked = of_file(path)
+    assert ((), ()) == (checked.limits, checked.untried)
+    path.write_text(path.read_text().replace('"limits": ()', f'"limits": {LIMITS!r}'))
+    winner = of_file(path)
+    assert () == winner.limits
+    assert {"other mode", "second instance", "threads", "compile"} == set(winner.untried)
+    files = package_files("g", [winner], limits={"gate": ("compile",)}).files
+    assert "\"limits\": ('compile',)," in files["g/gate/drop_in.py"]
+
+
+def test_a_readme_says_how_the_package_is_used_and_what_is_not_known(tmp_path: Path) -> None:
+    """Figures of the header, limits that hold now, the licence; an adopted model has `fit`."""
+    path = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    path.write_text(HEADER + path.read_text())
+    row = CheckResult(outcome="not made", note="no card")
+    found = BatteryResults(where={"torch": "2"}, parts={"level1_6_Gate_": {"values": row}})
+    made = package_files("g", [of_file(path)], limits={"level1_6_Gate_": ("compile",)})
+    text = readme(made, found)
+    assert "module = g.ModelNew(...)  #" in text
+    assert "- 268 µs a call; eager PyTorch: 8.35 ms, 31.11×" in text
+    assert "run plainly" not in text
+    assert "- The original runs in: compile; " in text
+    assert "None was named" in text
+    assert "- not checked: everything: no card" in text
+    assert "compiler" not in text  # Python alone
+    fitted = package_files("g", [of_file(path)], fitted={"__init__.py": ""}, license_name="MIT")
+    assert "g.fit(model)" in readme(fitted, found)
+    assert "\nMIT.\n" in readme(fitted, found)

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from table_samples import PROBLEM, rows_of, solved, unsolved
 
 from actors.cli import UsageError
@@ -19,6 +19,7 @@ from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
 from scripts.comparison.comparison_text import comparison_text
+from scripts.tables.markdown_table import DASH
 from scripts.tables.result_rows import ProblemState
 
 TOP = Path(__file__).parents[2]
@@ -31,7 +32,8 @@ def test_a_gain_is_what_a_user_gets() -> None:
     assert math.isclose(run_gain(run), 4.0 ** (1 / 3))
     noise = solved(4, 56.0, is_winner=False)  # its interval reaches below 1
     assert run_gain(rows_of(noise)) == 1.0
-    figures = variation_figures({0: run}, {0: run})
+    figures = variation_figures({0: run}, {0: run}, {0: run})
+    assert figures.gain is not None
     assert figures.success == pytest.approx(2 / 3)
     assert figures.fast == pytest.approx(1 / 3)
     assert figures.gain.interval is None  # one seed says nothing about others
@@ -40,6 +42,7 @@ def test_a_gain_is_what_a_user_gets() -> None:
 def test_two_seeds_have_students_interval() -> None:
     """By hand: the logarithms 0 and 2 have mean 1, standard error 1, and t is 12.706."""
     found = estimate([1.0, math.exp(2)])
+    assert found is not None
     assert found.value == pytest.approx(math.e)
     assert found.interval == pytest.approx((math.exp(1 - 12.706), math.exp(1 + 12.706)))
 
@@ -48,6 +51,8 @@ def test_two_seeds_have_students_interval() -> None:
 def test_an_interval_contains_its_value_and_turns_with_its_ratios(values: list[float]) -> None:
     """Comparing b with a gives the inverse of comparing a with b."""
     found, inverse = estimate(values), estimate([1 / value for value in values])
+    assert found is not None
+    assert inverse is not None
     assert found.interval is not None
     assert inverse.interval is not None
     low, high = found.interval
@@ -60,20 +65,51 @@ def test_variations_are_compared_seed_by_seed() -> None:
     """What differs from seed to seed in the same way does not widen the comparison."""
     first = {seed: rows_of(solved(1, 2.0 * (seed + 1))) for seed in range(3)}
     second = {seed: rows_of(solved(1, 3.0 * (seed + 1))) for seed in range(3)}
-    found = variation_figures(second, first).against_first
+    figures = variation_figures(second, second, first)
+    found = figures.against_first
     assert found is not None
     assert found.value == pytest.approx(1.5)
     assert found.interval == pytest.approx((1.5, 1.5))
-    assert variation_figures(first, first).against_first is None
+    assert figures.pairs == (3, 0)
+    assert variation_figures(first, first, first).against_first is None
+    assert variation_figures(first, first, second).pairs == (0, 3)
 
 
 def test_the_table_says_what_is_missing() -> None:
     """A variation that has not begun has no row; open tasks are named before the figures."""
-    open_row = msgspec.structs.replace(unsolved(2), state=ProblemState.UNFINISHED)
+    open_row = replace(unsolved(2), state=ProblemState.UNFINISHED)
     text = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}, "b": {}})
-    assert "a is not finished: 1 tasks are open" in text
+    assert "a is not finished: 1 of 2 tasks are open; they count as they are now.**" in text
     assert "| b " not in text
     assert "nothing has begun" == comparison_text({"a": {}})
+
+
+def test_all_variations_count_the_same_tasks() -> None:
+    """What waits for a card in one variation is left out in all; nothing judged has no gain."""
+    waiting = replace(unsolved(2), state=ProblemState.UNFINISHED, attempts=0)
+    runs = {
+        "a": {0: rows_of(solved(1, 2.0), solved(2, 9.0))},
+        "b": {0: rows_of(solved(1, 3.0), waiting)},
+    }
+    text = comparison_text(runs)
+    lines = {line.split("|")[1].strip(): line for line in text.splitlines() if "|" in line}
+    assert "2.00×" in lines["a"]
+    assert "3.00×" in lines["b"]
+    assert "1 : 0" in lines["b"]
+    assert "less 1 that are not judged in every variation" in text
+    assert lines[waiting.task].count(DASH) == 2
+    none = comparison_text({"a": {0: rows_of(waiting)}})
+    assert not [word for word in ("1.00", "0.0 %") if word in none]
+
+
+def test_a_task_without_a_correct_candidate_says_so() -> None:
+    """One is not 1x by a slow candidate; in one seed of two it is told of which."""
+    failed = replace(unsolved(1), attempts=4)
+    text = comparison_text({"a": {0: rows_of(failed)}, "b": {0: rows_of(solved(1, 3.0))}})
+    assert "none correct" in text
+    assert "3.00×" in text
+    seeds = {0: rows_of(failed), 1: rows_of(solved(1, 3.0))}
+    assert "2.00× (1.00–3.00), correct in 1 of 2" in comparison_text({"a": seeds})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -92,6 +93,23 @@ def test_a_stopped_run_lists_what_was_begun(tmp_path: Path) -> None:
     )
     assert counted in page
     assert "1 others were not begun" in page
+
+
+def test_what_is_not_judged_yet_counts_in_no_mean(tmp_path: Path) -> None:
+    """A problem whose answers wait for a card is not one without a faster candidate."""
+    sample = Sample(tmp_path / "run", names=(RELU, CONV), status="running")
+    sample.db.execute("DELETE FROM node WHERE task = ? AND number > 0", (CONV,))
+    sample.add_call(f"{CONV}/1/write", 0.6)
+    sample.db.close()
+    page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert "1 problems: 1 with a correct candidate, 1 with a faster one" in page
+    assert "with 1× elsewhere, 2.50× in the geometric mean" in page
+    assert "fast_p against eager: 100.0 % for p = 1, 100.0 % for p = 1.5, 100.0 % for p = 2" in page
+    assert "1 others have no judged attempt yet" in page
+    assert "No attempt has been judged (1 calls of its model)." in page
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| [{CONV}]")]
+    assert "none: no attempt judged yet" in row
+    assert re.search(r" 0/0/0 of \d+ ", row)
 
 
 def test_two_runs_of_one_problem_have_a_winner_each(tmp_path: Path) -> None:

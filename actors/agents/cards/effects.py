@@ -1,7 +1,9 @@
 """Writes measured effects into cards: from the rows of `python -m tests.cards --json FILE`.
 
 A card whose results were right on all samples gets the figures of its first timed sample, and the
-day as its last check.  A card with a wrong result is left as it is, and named.  Pure.
+day as its last check.  An effect in a person's words, such as that of a part in a larger kernel,
+stays: the sample times the part alone.  A card with a wrong result is left as it is, and named.
+Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ from collections.abc import Iterable, Mapping
 from protocol.values import Value
 
 EFFECT = re.compile(r"^effect: .*$", re.MULTILINE)
+WRITTEN_HERE = re.compile(
+    r"^effect: (?:not measured|[^:\n]+: [\d.]+x torch(?:, [\d.,]+ [\w/]+(?: a \w+)?)?)$",
+    re.MULTILINE,
+)
 CHECKED = re.compile(r"^checked: .*$", re.MULTILINE)
 
 
@@ -38,10 +44,12 @@ def effects_of(rows: Iterable[MeasuredRow]) -> dict[str, str]:
 
 
 def with_effects(texts: Mapping[str, str], effects: Mapping[str, str], day: str) -> dict[str, str]:
-    """Return the texts of the cards that have an effect, with it and with the day."""
+    """Return the texts of the cards that have an effect, with the day, and with it if they may."""
     changed: dict[str, str] = {}
     for name, effect in effects.items():
         if effect and name in texts:
-            text = EFFECT.sub(f"effect: {effect}", texts[name], count=1)
+            text = texts[name]
+            if WRITTEN_HERE.search(text):
+                text = EFFECT.sub(f"effect: {effect}", text, count=1)
             changed[name] = CHECKED.sub(f"checked: {day}", text, count=1)
     return changed

@@ -26,8 +26,9 @@ from protocol.values import Device, Reference, Task, Value
 
 FILE = "lessons.json"
 MAX_SHOWN = 6
-MIN_ATTEMPTS = 2  # of a line that a request shows: one attempt tells too little
+MIN_CORRECT = 2  # measured gains of a line that is told: one attempt tells too little
 MAX_PROMISE = 1000.0
+SAME_TIME = 0.05  # up to which difference a stated time is eager's
 LEVERS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (lever, re.compile(pattern, re.IGNORECASE))
     for lever, pattern in (
@@ -54,11 +55,12 @@ REFUSED = re.compile(
     r"\bcan(?:no|')t\b|\bgains? nothing\b|\bnot needed\b|\buseless\b|\bno use\b", re.IGNORECASE
 )
 _TIME = r"(?P<{0}>\d[\d.,]*)\s*(?P<{0}_unit>µs|us|ms)"
+_OLD = r"(?P<old>\d[\d.,]*\d|\d)(?:\s*(?P<old_unit>µs|us|ms)\b|(?=[.,;:)]|\s*$))"
 PROMISES = (
     re.compile(rf"from\s+~?{_TIME.format('old')}\s+(?:down )?to\s+~?{_TIME.format('new')}"),
     re.compile(
         rf"{_TIME.format('new')}(?: in all)?,? (?:instead of|against|where [^.;]{{0,40}})\s*"
-        rf"{_TIME.format('old')}"
+        rf"{_OLD}"
     ),
     # A size, "256 x 128" or "m16n8k16", is no promise.
     re.compile(
@@ -80,10 +82,12 @@ class LeverAttempt(Value, frozen=True, kw_only=True):
     """A judged attempt, and the time of the source that it changed."""
 
     run: str
+    task: str = ""
     operations: tuple[str, ...]  # of its task, the likely dearest first
     from_module: bool = False  # whether it changed the task's own module
     architecture: str
     advice: str
+    eager_us: float | None = None
     parent_us: float | None  # None: the parent has no time
     us: float | None  # None: not correct
 
@@ -99,9 +103,16 @@ class Lesson(Value, frozen=True, kw_only=True):
     correct: int
     promised: float | None = None  # the median of the promises that were stated
     measured: float | None = None  # the median of old time / new time, of correct attempts
+    gains: int = 0  # attempts that were measured beside a correct parent
     least: float | None = None
     most: float | None = None
     runs: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether enough attempts were measured to say something."""
+        return self.measured is not None and self.gains >= MIN_CORRECT
 
     @property
     def line(self) -> str:
@@ -110,6 +121,8 @@ class Lesson(Value, frozen=True, kw_only=True):
         if self.measured is not None and self.least is not None and self.most is not None:
             measured = f"measured {self.measured:.3g}x ({self.least:.3g} to {self.most:.3g})"
         tries = "attempt" if self.attempts == 1 else "attempts"
+        if self.tasks:
+            tries += f" of {len(self.tasks)} {'task' if len(self.tasks) == 1 else 'tasks'}"
         start = ", from PyTorch's own" if self.from_module else ""
         return (
             f"{self.operation}, {self.architecture}, {self.lever}{start}: {promised}, {measured}; "
@@ -123,25 +136,37 @@ def levers_of(advice: str) -> tuple[str, ...]:
     return tuple(lever for lever, pattern in LEVERS if any(map(pattern.search, sentences)))
 
 
-def promise_of(advice: str) -> float | None:
-    """Return the speed-up that a plan states, old time / new time; None if it states none."""
+def promise_of(
+    advice: str, eager_us: float | None = None, parent_us: float | None = None
+) -> float | None:
+    """Return the speed-up that a plan states, old time / new time; None if it states none.
+
+    Beside eager's time a plan states what the task gains, so its new time is compared with the
+    parent's; a parent that failed has none.
+    """
     for pattern in PROMISES:
         found = pattern.search(advice)
         if found is None:
             continue
-        promise = _promise(_numbers(found.groupdict()))
+        numbers = _numbers(found.groupdict())
+        if eager_us and abs(numbers.get("old", 0.0) / eager_us - 1) < SAME_TIME:
+            if parent_us is None:
+                return None
+            numbers["old"] = parent_us
+        promise = _promise(numbers)
         if promise is not None and 1.0 <= promise <= MAX_PROMISE:
             return promise
     return None
 
 
-def _numbers(named: dict[str, str]) -> dict[str, float]:
-    """Return the numbers of a promise, all times in microseconds."""
+def _numbers(named: dict[str, str | None]) -> dict[str, float]:
+    """Return the numbers of a promise, all times in microseconds; one unit may serve for two."""
     numbers = {}
     for name, text in named.items():
         if not name.endswith("_unit"):
-            scale = 1000.0 if named.get(f"{name}_unit") == "ms" else 1.0
-            numbers[name] = scale * float(text.replace(",", "").rstrip(".") or 0)
+            unit = named.get(f"{name}_unit") or named.get("new_unit")
+            scale = 1000.0 if unit == "ms" else 1.0
+            numbers[name] = scale * float((text or "").replace(",", "").rstrip(".") or 0)
     return numbers
 
 
@@ -185,7 +210,8 @@ def mine(attempts: Iterable[LeverAttempt]) -> list[Lesson]:
 
 
 def _lesson(key: LessonKey, group: Sequence[LeverAttempt]) -> Lesson:
-    promises = [p for one in group if (p := promise_of(one.advice)) is not None]
+    stated = [promise_of(one.advice, one.eager_us, one.parent_us) for one in group]
+    promises = [promise for promise in stated if promise is not None]
     gains = [
         one.parent_us / one.us for one in group if one.us is not None and one.parent_us is not None
     ]
@@ -201,7 +227,9 @@ def _lesson(key: LessonKey, group: Sequence[LeverAttempt]) -> Lesson:
         measured=median(gains) if gains else None,
         least=min(gains, default=None),
         most=max(gains, default=None),
+        gains=len(gains),
         runs=tuple(sorted({one.run for one in group})),
+        tasks=tuple(sorted({one.task for one in group if one.task})),
     )
 
 
@@ -260,10 +288,7 @@ def lesson_lines(
     fitting = [
         one
         for one in (accepted_lessons() if lessons is None else lessons)
-        if one.architecture == architecture
-        and one.operation in operations
-        and one.attempts >= MIN_ATTEMPTS
-        and one.measured is not None
+        if one.architecture == architecture and one.operation in operations and one.is_told
     ]
     fitting.sort(key=lambda one: (-(one.measured or 0.0), _key(one)))
     if not fitting:

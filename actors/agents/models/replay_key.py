@@ -15,11 +15,13 @@ _MACHINE_HEADING = "## The machine\n"
 _OBSERVATION = re.compile(
     r"(?:^\*\*Compiler observation\*\*\n+(?P<observation>[^\n]*).*?)?"
     r"^\*\*Result\*\*\n+(?P<word>[^\n:,]*).*?"
-    r"(?=^# Earlier attempts|^## Attempt \d+: node|^# All attempts so far|^# Your part|\Z)",
+    r"(?=^# Earlier attempts|^## Attempt \d+: node|^# All attempts so far|^## The fastest so far"
+    r"|^# Your part|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _LEDGER = re.compile(
-    r"^# All attempts so far$.*?(?=^# Advice from a person|^# Your part|\Z)",
+    r"^(?:# All attempts so far$|## The fastest so far: node \d+$).*?"
+    r"(?=^# Advice from a person|^# Your part|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _JUDGED_ANSWER = re.compile(

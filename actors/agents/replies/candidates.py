@@ -7,6 +7,8 @@ right, the evaluator finds out.
 
 from __future__ import annotations
 
+import re
+
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits
@@ -15,6 +17,10 @@ from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from protocol.values import Candidate, Plan
 
+# The names of macros: in a compiler's flags, and defined in the text.
+MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
+INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
 MAX_BYTES = 256 * 1024  # ten times the largest kernel seen; messages and run.db can hold it
 
 
@@ -65,4 +71,19 @@ def candidate_problem(source: str) -> str:
         return f"the code is no Python: {module}"
     if not python_source.defines_class(module, "ModelNew"):
         return "the code defines no class ModelNew"
+    return unexpanded_macro(source)
+
+
+def unexpanded_macro(source: str) -> str:
+    """Return what is wrong where nvcc would find a macro's name in `#pragma unroll`; else "".
+
+    The preprocessor leaves such a line as it is, so the build ends with "identifier is undefined".
+    """
+    macros = {name for pair in MACRO.findall(source) for name in pair if name}
+    for name in UNROLL.findall(source):
+        if name in macros and not re.search(rf"\b(?:{INTEGERS})\s+{name}\b", source):
+            return (
+                f"`#pragma unroll {name}` names a macro, which nvcc does not expand there: write "
+                f"`constexpr int unroll = {name};` and `#pragma unroll unroll`"
+            )
     return ""

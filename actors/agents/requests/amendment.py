@@ -6,6 +6,7 @@ Pure.  The file is shown as it stands, with numbers, so that an answer may be ed
 from __future__ import annotations
 
 from actors.agents.replies.replies import fenced
+from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.facts import attempt_lines
 from actors.agents.requests.numbered_source import numbered
 from actors.agents.requests.prompting import REPLY_FORMATS, excerpt, fill
@@ -20,6 +21,7 @@ def amending_request(opening: Request, failed: FailedCandidate) -> Request:
     log = excerpt(verdict.log)
     parts = [verdict.reason, "\n".join(f"- {line}" for line in known)]
     parts.append(fenced(log, "text").strip() if log else "")
+    parts.append(first_error_line(verdict.log, failed.source))
     text = fill(
         "compact/amend.md",
         outcome=verdict.verdict.replace("_", " "),

@@ -5,17 +5,44 @@ The one place where these lines are gathered: a new kind of fact is added here.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from protocol.cases import reference_case_lines, result_case_lines
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Reference, Verdict
-from protocol.variant_lines import brief_variant_lines
+from protocol.variant_lines import raced_line
 
-# Figures of a verdict's profile that tell an agent what to change.
-SHOWN_FIGURES = ("task", "labels")
-
+# What the evaluator's labels say (`actors/evaluator/labels/labels.py`).
+LABEL_WORDS = {
+    "library_only": "it has no kernel of its own",
+    "fallback_swallowed": "it catches its kernel's failure and lets torch do the work",
+    "decoy_kernel": "it builds a kernel that forward does not call, or drops its result",
+    "precision_cast": "it computes in a lower precision than the task's, which its error allows",
+    "algebraic_shortcut": "it leaves out work of the reference",
+    "renamed_reference": "it is the task's own module under another name, and never wins",
+}
+# Facts about a device that tell an author of kernels nothing.
+UNTOLD_FACTS = ("memory clock", "memory bus", "threads a warp", "driver")
+MAKERS_RATES = ", by its maker"  # are left out where rates were measured
+MAX_SENTENCES = 10  # of a profile
 
 # Rules of the judge that the system message states for every task.
 STATED_RULES = ("Checks: ", "Timed: ", "Precision is judged by its error alone: ")
+
+
+def device_line(reference: Reference) -> str:
+    """Return the device and its facts in a line."""
+    device = reference.device
+    name = device.name or device.kind
+    is_measured = reference.facts is not None and reference.facts.rates.copy_gb_s is not None
+    told = [
+        f"{fact} {value}"
+        for fact, value in device.facts.items()
+        if value != name
+        and fact not in UNTOLD_FACTS
+        and not (is_measured and fact.endswith(MAKERS_RATES))
+    ]
+    return f"Device: {name}{': ' if told else ''}{', '.join(told)}"
 
 
 def task_lines(reference: Reference) -> list[str]:
@@ -35,10 +62,31 @@ def note_lines(reference: Reference) -> list[str]:
 
 def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """Return the lines below an attempt's result."""
-    profile = verdict.profile or {}
-    figures = [f"{name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
-    known = verdict_fact_lines(verdict.facts, reference.facts)
-    return [*result_case_lines(verdict.cases), *known, *figures, *brief_variant_lines(verdict)]
+    facts = verdict.facts
+    if facts is not None:
+        facts = replace(facts, profile_sentences=facts.profile_sentences[:MAX_SENTENCES])
+    task = (verdict.profile or {}).get("task")
+    labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
+    return [
+        *result_case_lines(verdict.cases),
+        *verdict_fact_lines(facts, reference.facts),
+        *([f"task: {task}"] if task else []),
+        *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
+        *raced_line(verdict),
+    ]
+
+
+def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
+    """Return the lines of an attempt beside the node: cases, its bound, and errors."""
+    facts = verdict.facts
+    if facts is not None:  # the last sentence of a profile is the bound
+        facts = replace(facts, kernels=(), profile_sentences=facts.profile_sentences[-1:])
+    return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, reference.facts)]
+
+
+def item(line: str) -> str:
+    """Return a line of a list; one that is an item already belongs to the item above it."""
+    return f"  {line}" if line.startswith("- ") else f"- {line}"
 
 
 def least_us(reference: Reference) -> float | None:

@@ -11,11 +11,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from actors.agents.cards.lessons import lesson_lines
-from actors.agents.cards.selection import card_lines, choose_cards
 from protocol.facts import ReferenceFacts, VerdictFacts
 from protocol.messages import MakePlan, Repair, Solve, Write
 from protocol.settings import Knowledge
-from protocol.values import AttemptView, Reference, Task, Value, Verdict
+from protocol.values import AttemptView, Reference, Value, Verdict
 
 W = TypeVar("W", bound=MakePlan | Write | Repair | Solve)
 
@@ -53,18 +52,11 @@ def with_knowledge(work: W, knowledge: RequestKnowledge) -> W:
     )
 
 
-def building_block_lines(
-    task: Task, reference: Reference, knowledge: RequestKnowledge
+def known_lessons(
+    work: MakePlan | Write | Repair | Solve, knowledge: RequestKnowledge
 ) -> list[str]:
-    """Return the lines of cards and of lessons about a task: the same in all its requests."""
-    lines: list[str] = []
-    if knowledge.has_cards:
-        backends = (task.backend, *task.other_backends)
-        lines += card_lines(choose_cards(task, reference, backends=backends))
-    if knowledge.has_lessons:
-        lessons = lesson_lines(task, reference)
-        lines += ["", *lessons] if lines and lessons else lessons
-    return lines
+    """Return the lines of lessons about a task: the same in all its requests."""
+    return lesson_lines(work.task, work.reference) if knowledge.has_lessons else []
 
 
 def _reference(reference: Reference, knowledge: RequestKnowledge) -> Reference:

@@ -13,6 +13,7 @@ from protocol.values import Backend, LedgerEntry, Reference
 PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
 MAX_LEDGER_IDEA = 110  # characters
 MAX_REASON = 90
+BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
 SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
 # What a planner begins with while others plan for the same task, in turn by attempt.
 STANCES: dict[Backend, tuple[str, ...]] = {
@@ -93,7 +94,9 @@ def comparisons(score_us: float, reference: Reference) -> list[str]:
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
     least = least_us(reference)
-    if least:
+    if least and score_us * BEYOND_FLOOR < least:
+        found.append("below the reference's floor")
+    elif least:
         found.append(f"{score_us / least:.3g} × the reference's floor")
     return found
 
@@ -128,10 +131,10 @@ def _asked_of_others(work: AgentWork) -> dict[int, str]:
 
 
 def _direction(work: AgentWork, attempt: int) -> str:
-    """Return an attempt's stance, and its scope where the node has several launches to merge."""
+    """Return an attempt's stance, and its scope where a first design merges several launches."""
     stances = fitting_stances(work)
     chosen = stances[attempt % len(stances)]
-    if not _can_merge(work):
+    if work.node.node != work.root.node or not _can_merge(work):
         return chosen
     scopes = SCOPES[_family(work)]
     return f"{chosen}; {scopes[(attempt + attempt // len(stances)) % len(scopes)]}"
@@ -186,3 +189,10 @@ def one_line(text: str, most: int) -> str:
     if end is not None:
         return line[: end.start()]
     return f"{line[: most - 1].rstrip()}…"
+
+
+def sentences(text: str, most: int) -> str:
+    """Return the first whole sentences of a text, in one line of at most `most` characters."""
+    line = " ".join(text.split())
+    ends = [end.start() for end in SENTENCE_END.finditer(line, endpos=most + 1)]
+    return line[: ends[-1]] if len(line) > most and ends else one_line(text, most)

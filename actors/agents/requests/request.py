@@ -15,7 +15,7 @@ from protocol.messages import AgentWork, Repair, Write
 from protocol.values import Role, Value
 
 SectionKind = Literal[
-    "example", "architecture", "node", "window", "attempt", "ledger", "person", "role"
+    "example", "architecture", "cards", "node", "window", "attempt", "ledger", "person", "role"
 ]
 STABLE_SECTIONS: tuple[SectionKind, ...] = ("example", "architecture")
 

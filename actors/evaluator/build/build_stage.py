@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -118,14 +118,14 @@ class BuildStage:
         """Import the source and so build its extensions, or take these from the result cache.
 
         The source is imported in any case, for all that it does apart from `load` and
-        `load_inline`.
+        `load_inline`.  Only what is to be compiled takes a build slot: a stored result may be
+        wanted while the device waits for it.
         """
         waiting_since = time.monotonic()
-        with self._slot():
+        is_stored = self._take_stored()
+        with nullcontext() if is_stored else self._slot():
             began = time.monotonic()
-            is_stored = self._result_cache is not None and self._result_cache.copy_to(
-                self._key, self._extensions
-            )
+            is_stored = is_stored or self._take_stored()
             fault, ran_out_of_memory = self._import(build_s)
             # The builder's whole process tree is gone: nothing changes the files during the copy.
             if self._result_cache and fault is None:
@@ -138,6 +138,11 @@ class BuildStage:
                 waited_s=began - waiting_since,
                 ran_out_of_memory=ran_out_of_memory,
             )
+
+    def _take_stored(self) -> bool:
+        """Copy the result of an earlier build; return whether there is one."""
+        cache = self._result_cache
+        return cache is not None and cache.copy_to(self._key, self._extensions)
 
     def with_environment(self, variables: Mapping[str, str]) -> BuildStage:
         """Return this build with more environment variables and without the result cache."""

@@ -229,13 +229,18 @@ def _report(
     times = "" if math.isinf(worst) else f", the worst {worst:.3g} times the tolerance"
     return Comparison(
         reason=(
-            f"{where}{place if place else ''}: expected {_number(truth, flat)}, "
-            f"got {_number(got, flat)}; {count} of {got.numel()} elements differ{times}"
+            f"{where}{place if place else ''}: {expected_and_got(truth, got, flat)}; "
+            f"{count} of {got.numel()} elements differ{times}"
         ),
         max_error=worst,
     )
 
 
-def _number(tensor: torch.Tensor, flat: int) -> str:
-    value = tensor.reshape(-1)[flat].item()
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+def expected_and_got(truth: torch.Tensor, got: torch.Tensor, flat: int) -> str:
+    """Return both values of one element, with as many digits as tell them apart."""
+    values = [tensor.reshape(-1)[flat].item() for tensor in (truth, got)]
+    for digits in (7, 17):
+        texts = [f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in values]
+        if texts[0] != texts[1]:
+            break
+    return f"expected {texts[0]}, got {texts[1]}"

@@ -10,7 +10,6 @@ process is within the candidate's reach all the same, so a report decides nothin
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from actors.evaluator.ipc.tool_process import (
     PROFILED_CALL,
     REPORTING_TOOLS,
-    STALLED_S,
     TOOL_VARIABLE,
 )
 from actors.evaluator.sandbox.paths import PROJECT_PACKAGES
@@ -88,24 +86,9 @@ def main() -> None:
             with cuda_profiler() if self.calls == PROFILED_CALL else contextlib.nullcontext():
                 return super().answer(order, carried)
 
-    class WatchedRunner(Runner):
-        """A runner that writes the stacks of its threads if a call does not end."""
-
-        def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
-            """Carry out `order`, watched if it is a call."""
-            if not isinstance(order, CallOnce):
-                return super().answer(order, carried)
-            faulthandler.dump_traceback_later(STALLED_S)
-            try:
-                return super().answer(order, carried)
-            finally:
-                faulthandler.cancel_dump_traceback_later()
-
     device: DeviceKind = "cuda" if sys.argv[2] == "cuda" else "cpu"
-    kinds: dict[str, type[Runner]] = {"stacks": WatchedRunner}
-    if device == "cuda":
-        kinds["ncu"] = ProfiledRunner
-    serve(int(sys.argv[1]), device, kinds.get(tool, Runner))
+    is_profiled = tool == "ncu" and device == "cuda"
+    serve(int(sys.argv[1]), device, ProfiledRunner if is_profiled else Runner)
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Estimates the host memory that a task needs, so that it is refused instead of killed later.
+"""Estimates the memory that a task needs, so that it is refused instead of killed later.
 
 The referee asks before it makes a tensor.  Sizes come from torch's meta device, on which tensors
 have shapes and no bytes.  A task that does not run there has no estimate and is tried.
@@ -14,45 +14,66 @@ import torch
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.ipc.card_memory import TaskBytes, gib
+from protocol.values import DeviceKind
 
 # Measured on a CPU: up to eight copies of inputs, parameters and outputs exist at once (inputs that
 # are written while others are compared, two sides, expected outputs, a second draw).
 TASK_COPIES = 8
 OTHER_BYTES = 1 << 30  # torch itself, in every child
 SMALL_TASK_BYTES = 1 << 28  # smaller tasks are not estimated
+LONG = 1 << 13  # elements of a dimension: an outer product of such inputs is large
 CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
 
-def require_memory(task: ModuleType) -> None:
-    """Raise `UnsuitableTaskError` when the task needs more memory than this machine has free."""
-    tensors = task_bytes(task)
+def require_memory(task: ModuleType, device: DeviceKind) -> None:
+    """Raise `UnsuitableTaskError` when the task needs more memory than the machine has free.
+
+    On a card that is the card's.
+    """
+    sizes = task_bytes(task)
+    tensors = sizes.inputs + sizes.outputs + sizes.parameters
     if tensors <= SMALL_TASK_BYTES:
+        return
+    if device == "cuda":
+        refusal = sizes.refusal(*torch.cuda.mem_get_info())
+        if refusal:
+            raise UnsuitableTaskError(refusal)
         return
     need, free = TASK_COPIES * tensors + OTHER_BYTES, free_bytes()
     if free is not None and need > free:
         raise UnsuitableTaskError(
-            f"too large for this machine: its tensors take {_gib(tensors)}, judging it about"
-            f" {_gib(need)}, and {_gib(free)} are free"
+            f"too large for this machine: its tensors take {gib(tensors)}, judging it about"
+            f" {gib(need)}, and {gib(free)} are free"
         )
 
 
-def task_bytes(task: ModuleType) -> int:
-    """Return the bytes of a task's inputs, parameters and outputs; 0 where there is no estimate.
+def task_bytes(task: ModuleType) -> TaskBytes:
+    """Return the bytes of a task's tensors; none where there is no estimate.
 
-    Outputs count for large tasks only: their sizes need a call of the module, which takes time on
-    the meta device, too.
+    Outputs count where inputs and parameters are large, or a dimension of the inputs is: their
+    sizes need a call of the module, which takes time on the meta device, too.
     """
     try:
         with torch.device("meta"), torch.no_grad():
             model = task.Model(*task.get_init_inputs())
             inputs = positional_inputs(task.get_inputs(), task.Model.forward)
-            size = _bytes(inputs) + _bytes(list(model.state_dict().values()))
-            if size > SMALL_TASK_BYTES:
-                size += _bytes(model(*inputs))
+            held, parameters = _bytes(inputs), _bytes(list(model.state_dict().values()))
+            is_large = held + parameters > SMALL_TASK_BYTES or _longest(inputs) >= LONG
+            outputs = _bytes(model(*inputs)) if is_large else 0
     # A task may fail in any way on a device that it was not written for.
     except Exception:  # noqa: BLE001
-        return 0
-    return size
+        return TaskBytes(inputs=0, outputs=0)
+    return TaskBytes(inputs=held, outputs=outputs, parameters=parameters)
+
+
+def _longest(inputs: object) -> int:
+    return max((size for each in tensors_in(inputs) for size in each.shape), default=0)
+
+
+def free_card_bytes() -> int:
+    """Return the bytes of the card that no other process has."""
+    return int(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())
 
 
 def free_bytes() -> int | None:
@@ -76,7 +97,3 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"

@@ -13,7 +13,12 @@ from collections.abc import Iterator
 
 import torch
 
-from actors.evaluator.children.correctness import Comparison, ErrorPiece, scaled_errors
+from actors.evaluator.children.correctness import (
+    Comparison,
+    ErrorPiece,
+    expected_and_got,
+    scaled_errors,
+)
 
 MAX_LINES = 10  # the round of the check and the names of missing parameters come on top
 SHOWN_ERRORS = 3
@@ -71,8 +76,8 @@ class WrongElements:
             error = float(distance[place].item())
             if error < 0:
                 break
-            expected, got = piece.truth[place].item(), piece.got[place].item()
-            text = f"expected {_number(expected)}, got {_number(got)}"
+            expected = piece.truth[place].item()
+            text = expected_and_got(piece.truth, piece.got, place)
             if allowed and not math.isinf(error):
                 tolerance = allowed * (abs(expected) + rms)
                 own = abs(piece.eager[place].item() - expected)
@@ -300,7 +305,3 @@ def _share(number: int, count: int) -> str:
 def _index(flat: int, shape: tuple[int, ...]) -> str:
     place = [int(part) for part in torch.unravel_index(torch.tensor(flat), shape)] if shape else []
     return str(place) if place else "the only element"
-
-
-def _number(value: object) -> str:
-    return f"{value:.7g}" if isinstance(value, float) else str(value)

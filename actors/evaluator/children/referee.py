@@ -20,7 +20,12 @@ from actors.evaluator.children.output_difference import describe_difference
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes, to_buffer
+from actors.evaluator.children.tensors.tensor_copies import (
+    InputsBefore,
+    clone,
+    has_same_bytes,
+    to_buffer,
+)
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device as devices
 from actors.evaluator.ipc import shared_memory
@@ -71,8 +76,6 @@ from protocol.values import DeviceKind
 MAX_UNUSED_BYTES = 1 << 32
 # Of inputs and outputs of one block: what a host's caches and a referee's time allow.
 HOST_BLOCK_BYTES = 1 << 25
-# The same for a card, as a part of its free memory.
-CARD_SHARE = 2
 Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
 RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
 
@@ -82,7 +85,7 @@ class ReferenceRound:
 
     def __init__(self, inputs: list[object]) -> None:
         self.inputs = inputs
-        self.before = inputs  # the inputs before the reference's call, for the float64 call
+        self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
         self.eager: object = None
         self.exact: object = None
 
@@ -99,6 +102,7 @@ class Referee:
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
         self._timing_memory: TimingMemory
+        self._is_timing = False  # slots are prepared
         # A handler returns an answer, an answer with its descriptors, or None for `Done`.
         self._handlers: dict[type[Order], Callable[[Any, list[int]], Answer]] = {
             DescribeDevice: lambda _order, _: self._describe_device(),
@@ -132,12 +136,20 @@ class Referee:
         """Carry out `order`; raise `UnsuitableTaskError` when the task is at fault."""
         handler = self._handlers.get(type(order))
         answer = handler(order, carried) if handler else None
+        if isinstance(order, PrepareSlots | ReleaseTimingMemory):
+            self._is_timing = isinstance(order, PrepareSlots)
         if answer is None:
             return Done(), []
         return answer if isinstance(answer, tuple) else (answer, [])
 
     def release_cached_memory(self) -> None:
-        """Return the allocator's unused memory where it is much: other processes use the card."""
+        """Return the allocator's unused memory where it is much: other processes use the card.
+
+        Not between timed blocks: the driver clears what is freed, and for some milliseconds that
+        took a twelfth of an H200's bandwidth from the block that followed.
+        """
+        if self._is_timing:
+            return
         if self.device == "cuda" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
             if unused > MAX_UNUSED_BYTES:
@@ -186,17 +198,19 @@ class Referee:
                 "nothing can be compared with it"
             )
         task.find_precision(inputs)
-        task.perturb(order.seed)
+        task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
+        aliases, layout = task.has_aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
+        inputs = []  # what they take is free
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
-            inputs=tensor_bytes.layout_of(inputs),
+            inputs=layout,
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
-            aliases=task.has_aliases(inputs, order.seed),
+            aliases=aliases,
             has_double=task.has_double,
-            block_bytes=self._block_bytes(),
+            free_bytes=self._free_bytes(),
             form=task.form,
             notes=(
                 *(() if steady else (RANDOM_OUTPUTS,)),
@@ -213,13 +227,12 @@ class Referee:
             )
         return answer, self._buffers()
 
-    def _block_bytes(self) -> int:
-        """Return the bytes that inputs and outputs of one timed block may take."""
+    def _free_bytes(self) -> int:
+        """Return the bytes that are free on a card; on a host, those of one timed block."""
         if self.device == "cpu":
             return HOST_BLOCK_BYTES
         torch.cuda.empty_cache()  # of what preparing the task has used
-        free, _whole = torch.cuda.mem_get_info()
-        return free // CARD_SHARE
+        return torch.cuda.mem_get_info()[0]
 
     def _buffers(self) -> list[int]:
         task = self._task_module
@@ -253,16 +266,19 @@ class Referee:
 
     def _draw_from_slot(self, slot: int) -> SlotDrawn:
         self._drawn += 1
-        inputs = self._timing_memory.contents.inputs(slot)
+        inputs, is_changed = self._timing_memory.drawn_from(slot)
         self._rounds[self._drawn] = ReferenceRound(inputs)
-        return SlotDrawn(draw=self._drawn, is_changed=self._timing_memory.is_changed(slot))
+        return SlotDrawn(draw=self._drawn, is_changed=is_changed)
 
     def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
         drawn = self._rounds[order.draw]
+        task = self._task_module
         if drawn.eager is None:
-            drawn.before = clone(drawn.inputs)
-            drawn.exact = self._task_module.double_outputs(drawn.before, order.seed)
-            drawn.eager = self._task_module.eager_outputs(drawn.inputs, order.seed)
+            before = InputsBefore(drawn.inputs)
+            if task.has_double:
+                drawn.exact = task.double_outputs(clone(drawn.inputs), order.seed)
+            drawn.eager = task.eager_outputs(drawn.inputs, order.seed)
+            drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
 
     def _forget(self, order: ForgetDraws) -> None:
@@ -295,13 +311,18 @@ class Referee:
         drawn = self._rounds[order.draw]
         expected = drawn.inputs if order.what == "inputs" else drawn.eager
         layout = tensor_bytes.layout_of(expected)
-        if order.stashed is None:
-            value = tensor_bytes.read(layout, carried[0], self.device)
-        else:
+        if order.stashed is not None:
             value = tensor_bytes.value_of(layout, self._stashed[order.stashed], self.device)
+            return self._compared(drawn, value, order)
+        with tensor_bytes.open_value(layout, carried[0], self.device) as value:
+            return self._compared(drawn, value, order)
+
+    def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
-            return _compare_inputs(drawn, got)
+            found = _compare_inputs(drawn, got)
+            drawn.inputs = []  # they are compared last
+            return found
         return self._compare_outputs(drawn, got, share=order.share, describe=order.describe)
 
     def _compare_outputs(
@@ -324,12 +345,12 @@ class Referee:
 
 
 def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:
-    before = tensor_bytes.tensors_in(drawn.before)
-    for number, (mine, own, old) in enumerate(
-        zip(got, tensor_bytes.tensors_in(drawn.inputs), before, strict=True)
+    inputs = tensor_bytes.tensors_in(drawn.inputs)
+    for number, (mine, own, is_written) in enumerate(
+        zip(got, inputs, drawn.is_written, strict=True)
     ):
         # Where the task's own module writes to an input, a candidate may write to it or not.
-        if has_same_bytes(own, old) and not has_same_bytes(mine, own):
+        if not is_written and not has_same_bytes(mine, own):
             return Compared(reason=f"input {number} is changed by the call")
     return Compared()
 

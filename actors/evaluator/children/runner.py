@@ -57,6 +57,7 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseChecked,
     ReleaseTensors,
     SetInputs,
+    SlotsMapped,
     TakeProfile,
     ToRunner,
     UseArena,
@@ -240,7 +241,7 @@ class Runner:
             self._layouts[slot] = layout
         self._synchronize()
 
-    def _map_slots(self, order: MapSlots, region: int) -> None:
+    def _map_slots(self, order: MapSlots, region: int) -> SlotsMapped:
         memory = SlotMemory(region, order.inputs, order.count)
         self._slot_values = memory.values()
         if self.device == "cuda" and not memory.is_on_card:
@@ -250,6 +251,7 @@ class Runner:
         self._slots, self._layouts = dict(enumerate(self._slot_values)), {}
         # Earlier slots stay: a module may have kept an input of an earlier call.
         self._slot_memories.append(memory)
+        return SlotsMapped(begin=memory.begin)
 
     def _copy_slots(self, count: int) -> None:
         """Copy new inputs from memory that the card can't use."""
@@ -273,15 +275,14 @@ class Runner:
 
     def _call_once(self, order: CallOnce) -> CallReturned:
         seed_all(order.seed)
+        # The output before is kept for one more comparison: this call must not have changed it.
+        kept = {k: v for k, v in self._checked_outputs.items() if k == order.keep - 1}
+        self._checked_outputs = kept
         redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
-        # The output before is kept for one more comparison: this call must not have changed it.
-        self._checked_outputs = {
-            order.keep: output,
-            **{k: v for k, v in self._checked_outputs.items() if k == order.keep - 1},
-        }
+        kept[order.keep] = output
         return CallReturned(
             output=tensor_bytes.layout_of(output),
             redzone_breach=redzones.breach() if redzones else "",
@@ -327,6 +328,8 @@ class Runner:
         return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._handed_over)))
 
     def _locate_outputs(self) -> OutputAddresses:
+        if self._arena is not None:
+            self._arena.slots = self._slot_memories[-1]
         self._handed_over, addresses = tensor_addresses.output_addresses(
             self._handed_over, self._arena
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -21,6 +21,7 @@ from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
+from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
 from actors.evaluator.ipc.layout_checks import (
     SLOT_ALIGNMENT,
     Layout,
@@ -175,12 +176,12 @@ class SlotContents:
             self._tensors.append(tensor)
         if not any(tensor.is_mixed for tensor in self._tensors):
             return False
-        if works_on(self._inputs(self._tried(first, second))):
+        if works_on(self.values(self._tried(first, second))):
             self.is_mixing = True
         elif any(tensor.is_scaled for tensor in self._tensors):
             for tensor in self._tensors:
                 tensor.is_scaled = False
-            self.is_mixing = works_on(self._inputs(self._tried(first, second)))
+            self.is_mixing = works_on(self.values(self._tried(first, second)))
         return self.is_mixing
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -250,20 +251,25 @@ class SlotContents:
 
     def inputs(self, slot: int) -> list[object]:
         """Return a copy of what was last written into a slot."""
-        return self._inputs(self._contents(slot))
+        return self.values(self.written(slot))
 
-    def is_changed(self, memory: SlotMemory, slot: int) -> bool:
-        """Whether a slot holds something else than what was written into it."""
+    def is_changed(
+        self, memory: SlotMemory, slot: int, raws: Sequence[torch.Tensor] | None = None
+    ) -> bool:
+        """Whether a slot holds something else than what was written into it.
+
+        `raws`: what `written` returned.  Large tensors are compared in pieces.
+        """
         begins = offsets(self.layout, SLOT_ALIGNMENT)
-        for begin, raw in zip(begins, self._contents(slot), strict=False):
+        for begin, raw in zip(begins, raws or self.written(slot), strict=False):
             place = slot * memory.stride + begin
-            if not torch.equal(
-                memory.bytes[place : place + raw.numel()], raw.to(memory.bytes.device)
-            ):
+            held = memory.bytes[place : place + raw.numel()]
+            if not has_same_bytes(held, raw.to(memory.bytes.device)):
                 return True
         return False
 
-    def _contents(self, slot: int) -> list[torch.Tensor]:
+    def written(self, slot: int) -> list[torch.Tensor]:
+        """Return a copy of the bytes that were last written into a slot, tensor by tensor."""
         if self._replaced is not None and self._replaced[0] == slot:
             return self._replaced[1]
         if not self.is_mixing:
@@ -275,7 +281,8 @@ class SlotContents:
             for number, tensor in enumerate(self._tensors)
         ]
 
-    def _inputs(self, raws: list[torch.Tensor]) -> list[object]:
+    def values(self, raws: list[torch.Tensor]) -> list[object]:
+        """Return a slot's inputs, of their bytes."""
         parts = iter(raws)
 
         def tensor(leaf: Leaf) -> torch.Tensor:

@@ -21,6 +21,7 @@ from actors.evaluator.children.tensors.call_arguments import CallArgumentsError,
 from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
+from actors.evaluator.ipc.card_memory import TaskBytes
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves, untransferable_types
 from actors.evaluator.ipc.orders import CallForm, InputKind
 from protocol.values import DeviceKind, TaskCase
@@ -28,7 +29,7 @@ from protocol.values import DeviceKind, TaskCase
 GRADIENT_FUNCTION = "get_grad_inputs"  # optional: the gradients of the outputs
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 # Bytes of inputs and parameters.  With more, float64 would take minutes, and eager is the truth.
-MAX_DOUBLE_BYTES = {"cpu": 1 << 27, "cuda": 1 << 31}
+MAX_HOST_DOUBLE_BYTES = 1 << 27
 # Eager's relative error on other draws, in units of the tolerance; with more they prove nothing.
 MAX_EAGER_ERROR = 10.0
 
@@ -65,12 +66,12 @@ class TaskModule:
         self.first: dict[str, torch.Tensor] = {}
         self.state = self.first
         self.has_double = False  # whether a float64 version works
+        self._output_bytes = 0  # of a call
         self._draws_on_device = False  # whether inputs are drawn on the device itself
 
     def make(self, seed: int) -> None:
         """Construct the module; raise `UnsuitableTaskError` when that fails."""
-        if self.device == "cpu":  # a full card raises an error, and no process is killed
-            memory_estimate.require_memory(self._task)
+        memory_estimate.require_memory(self._task, self.device)
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
         require_transferable("get_init_inputs()", layout_of(self.init))
         seed_all(seed)
@@ -137,17 +138,25 @@ class TaskModule:
         return call_of(model, model, self.form)(*inputs)
 
     def _can_draw_on_device(self, seed: int) -> bool:
-        """Whether `get_inputs` draws the same layout on the card, hundreds of times faster."""
-        slow = layout_of(self.inputs(seed))
+        """Whether `get_inputs` draws the same layout on the card, hundreds of times faster.
+
+        Its own layout is drawn without bytes where that works: a host draws 8 GB in ten seconds.
+        """
+        fast = self._layout_drawn_on(self.device, seed)
+        own = fast and (self._layout_drawn_on("meta", seed) or self._layout_drawn_on("cpu", seed))
+        return fast is not None and fast == own
+
+    def _layout_drawn_on(self, device: str, seed: int) -> Layout | None:
+        """Return the layout that `get_inputs` draws on a device, as on none; None: it fails."""
         try:
-            with torch.device(self.device):
-                fast = self._drawn_inputs(seed)
+            with torch.device(device):
+                drawn = self._drawn_inputs(seed)
                 if self.form.backward:
-                    fast.append(self._output_gradients(seed))
+                    drawn.append(self._output_gradients(seed))
         # A task may fail in any way on a default device (numpy, a generator of its own).
         except Exception:  # noqa: BLE001
-            return False
-        return layout_of(to_device(fast, self.device)) == slow
+            return None
+        return layout_of(map_tensors(drawn, lambda each: each.to("meta")))
 
     def inputs(self, seed: int, kind: InputKind = "plain") -> list[object]:
         """Draw inputs."""
@@ -182,9 +191,8 @@ class TaskModule:
 
     # --- parameters --------------------------------------------------------------------------
 
-    def perturb(self, seed: int) -> None:
-        """Give parameters other values, where the task works with them."""
-        inputs = self.inputs(seed)
+    def perturb(self, inputs: list[object], seed: int) -> None:
+        """Give parameters other values, where the task works with them on these inputs."""
         self._load(input_variants.perturb(self.model, seed))
         # Tied parameters are read back as one.
         self.state = clone(dict(self.model.state_dict()))
@@ -239,7 +247,14 @@ class TaskModule:
     def find_precision(self, inputs: list[object]) -> None:
         """Find out whether the module works in float64."""
         held = [*tensors_in(inputs), *self.model.parameters()]
-        if sum(each.numel() * each.element_size() for each in held) > MAX_DOUBLE_BYTES[self.device]:
+        sizes = TaskBytes(
+            inputs=sum(each.nbytes for each in tensors_in(inputs)),
+            outputs=self._output_bytes,
+            parameters=sum(each.nbytes for each in self.model.parameters()),
+        )
+        if self.device == "cpu" and sizes.inputs + sizes.parameters > MAX_HOST_DOUBLE_BYTES:
+            return
+        if self.device == "cuda" and not sizes.fits_double(memory_estimate.free_card_bytes()):
             return
         floating = [tensor for tensor in held if tensor.is_floating_point()]
         if not floating or all(tensor.dtype == torch.float64 for tensor in floating):
@@ -266,6 +281,8 @@ class TaskModule:
                 returned = self.call(model, clone(inputs))
             require_transferable("Model.forward", layout_of(returned))
             results.append(clone(returned))
+            del returned  # before the next call
+        self._output_bytes = sum(each.nbytes for each in tensors_in(results[0]))
         first, second = map(tensors_in, results)
         return all(
             a.shape == b.shape and not correctness.compare(b, a, None, "").reason
@@ -295,10 +312,10 @@ class TaskModule:
 
     def accepts_kind(self, kind: InputKind, seed: int) -> bool:
         """Whether the task works on inputs of this kind, and they differ from plain ones."""
-        plain, other = self.inputs(seed), self.inputs(seed, kind)
-        pairs = zip(tensors_in(plain), tensors_in(other), strict=True)
-        if all(torch.equal(a, b) for a, b in pairs):
+        other, plain = self.inputs(seed, kind), self.inputs(seed)
+        if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
             return False
+        del plain  # what they take is free
         return self.runs_on(other, seed)
 
 

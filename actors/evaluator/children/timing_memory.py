@@ -22,6 +22,7 @@ from actors.evaluator.ipc.orders import Done
 from actors.evaluator.ipc.referee_orders import (
     FillSlots,
     InputKindResult,
+    OutputMemory,
     PrepareArena,
     PrepareReplacement,
     PrepareSlots,
@@ -91,9 +92,10 @@ class TimingMemory:
         if self.slots.is_on_card:
             torch.cuda.synchronize()
 
-    def is_changed(self, slot: int) -> bool:
-        """Whether a slot holds something else than what was written into it."""
-        return self.contents.is_changed(self.slots, slot)
+    def drawn_from(self, slot: int) -> tuple[list[object], bool]:
+        """Return a copy of what was written into a slot, and whether that holds something else."""
+        raws = self.contents.written(slot)
+        return self.contents.values(raws), self.contents.is_changed(self.slots, slot, raws)
 
     # --- outputs on a card -------------------------------------------------------------------
 
@@ -104,17 +106,19 @@ class TimingMemory:
         self._arena = cuda_vmm.Mapping(descriptor, order.size)
         return Done(), [descriptor]
 
-    def output(self, layout: Layout, places: Sequence[int]) -> torch.Tensor:
+    def output(self, layout: Layout, places: Sequence[tuple[OutputMemory, int]]) -> torch.Tensor:
         """Return a copy of an output's bytes in logical order.
 
-        The judge has checked that each leaf lies in the arena.
+        The judge has checked that each leaf lies in the arena or the slots.
         """
         if self._arena is None:
             raise RuntimeError("there is no arena to read from")
+        held = {"arena": self._arena.bytes, "slots": self.slots.bytes}
         copied = torch.empty(total_bytes(layout), dtype=torch.uint8, device="cuda")
-        for leaf, begin, place in zip(tensor_leaves(layout), offsets(layout), places, strict=False):
+        leaves = zip(tensor_leaves(layout), offsets(layout), places, strict=False)
+        for leaf, begin, (memory, place) in leaves:
             if leaf.nbytes:
-                copied[begin : begin + leaf.nbytes] = self._arena.bytes[place : place + leaf.nbytes]
+                copied[begin : begin + leaf.nbytes] = held[memory][place : place + leaf.nbytes]
         return tensor_bytes.in_logical_order(copied, layout)
 
     def await_idle_card(self) -> None:

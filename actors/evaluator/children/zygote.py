@@ -35,7 +35,7 @@ def import_everything() -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
-    from actors.evaluator.children import builder, referee, runner  # noqa: F401
+    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
 
     gc.collect()
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
@@ -90,12 +90,13 @@ def _run_init_process(order: SpawnChild, carried: list[int], ready: ZygoteReady)
 
 def _role_of(order: SpawnChild) -> Callable[[int], None]:
     """Return the function that a child runs with its channel's descriptor."""
-    from actors.evaluator.children import builder, referee, runner
+    from actors.evaluator.children import builder, referee, runner, watched_runner
 
     device = order.device
     roles: dict[ChildRole, Callable[[int], None]] = {
         "runner": lambda channel: runner.serve(channel, device),
         "referee": lambda channel: referee.serve(channel, device),
+        "watched runner": lambda channel: watched_runner.serve_watched(channel, device),
         "builder": builder.serve,
         "tool": lambda channel: fresh_interpreter.exec_with_tool(order.command, channel, device),
     }

@@ -12,7 +12,7 @@ import msgspec
 from actors.evaluator.fastbuild import FlagSet
 from protocol.values import DeviceKind, Value
 
-ChildRole = Literal["runner", "referee", "builder", "tool"]
+ChildRole = Literal["runner", "watched runner", "referee", "builder", "tool"]
 InputKind = Literal[
     "plain", "scaled", "shifted", "sparse", "blocks", "spikes", "permuted"
 ]  # of draws

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -59,7 +59,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
     aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
     has_double: bool  # a float64 reference could be made
-    block_bytes: int  # for the inputs and outputs of one block
+    # Of a card, with what preparing the task took given back; on a host, bytes for one block.
+    free_bytes: int
     notes: tuple[str, ...] = ()
     form: CallForm = CallForm()  # how the module is called
 
@@ -194,6 +195,9 @@ class SlotDrawn(Order, frozen=True, kw_only=True):
     is_changed: bool
 
 
+OutputMemory: TypeAlias = Literal["arena", "slots"]
+
+
 class PrepareArena(Order, frozen=True, kw_only=True):
     """Allocate device memory for what a candidate's timed calls allocate.
 
@@ -204,10 +208,11 @@ class PrepareArena(Order, frozen=True, kw_only=True):
 
 
 class StashFromArena(Order, frozen=True, kw_only=True):
-    """Copy outputs out of the arena now, to compare them later."""
+    """Copy outputs out of the arena, or of the slots, now, to compare them later."""
 
     outputs: tuple[Layout, ...]
-    places: tuple[tuple[int, ...], ...]  # where each leaf begins; of empty ones any number
+    # Where each leaf begins, and in what; of empty ones any number.
+    places: tuple[tuple[tuple[OutputMemory, int], ...], ...]
 
 
 class AwaitIdleCard(Order, frozen=True, kw_only=True):

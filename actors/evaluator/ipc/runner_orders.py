@@ -184,6 +184,12 @@ class CallsReturned(Order, frozen=True, kw_only=True):
     call_s: float = 0.0
 
 
+class SlotsMapped(Order, frozen=True, kw_only=True):
+    """The slots are the inputs from now on."""
+
+    begin: int  # their address in the runner; 0: they are the host's
+
+
 class ArenaUsed(Order, frozen=True, kw_only=True):
     """Timed calls allocate in the arena from now on."""
 
@@ -224,6 +230,7 @@ FromRunner = (
     | ParametersLoaded
     | CallReturned
     | CallsReturned
+    | SlotsMapped
     | ArenaUsed
     | OutputsCollected
     | OutputAddresses

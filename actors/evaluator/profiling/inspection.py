@@ -30,14 +30,11 @@ from actors.evaluator.profiling.ncu_report import (
     read_report,
     refusal,
 )
-from actors.evaluator.profiling.profile_sentences import (
-    ProfileContext,
-    profile_sentences,
-    sources_of,
-)
+from actors.evaluator.profiling.profile_sentences import profile_sentences, sources_of
+from actors.evaluator.profiling.sentence import ProfileContext
 from actors.evaluator.profiling.stalled_call import is_stack_written, read_stalled_call
 from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
-from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
+from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool, run_watched
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from protocol.values import Value
@@ -45,7 +42,7 @@ from protocol.values import Value
 WINNER_S = 60.0  # of all tools of a winner: none starts after it
 WINNER_TOOL_S = 60.0
 PROFILE_S = 30.0  # about 7 on a machine that is not busy
-STALL_S = 30.0  # likewise about 10
+STALL_S = 20.0  # about 6 on a machine that is not busy, most of them to see that a call stalls
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
@@ -154,10 +151,7 @@ class Inspector:
         self, fixture: ReferenceFixture, source: str, confinement: Confinement
     ) -> str:
         """Return where a call of the candidate is that does not end; "" if not known."""
-        command = tuple(tool_command("stacks", ["CUDA_LAUNCH_BLOCKING=1"]))
-        ran = run_tool(
-            self._zygote, fixture, source, confinement, "stacks", command, STALL_S, is_stack_written
-        )
+        ran = run_watched(self._zygote, fixture, source, confinement, STALL_S, is_stack_written)
         report = read_stalled_call(ran.text, on_host=fixture.on_host)
         return _located(report, source, confinement) if report else ""
 

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from actors.evaluator.profiling import ncu_metrics
 from actors.evaluator.profiling.bound_causes import cause_of
-from actors.evaluator.profiling.ncu_metrics import STALLS, KernelMetrics
+from actors.evaluator.profiling.ncu_metrics import KernelMetrics
 from protocol.values import Value
 
 BoundKind = Literal[
@@ -158,7 +158,7 @@ def _tail_of_busy_pipe(kernel: KernelMetrics) -> Bound | None:
         return None
     text = (
         f"the tail: where blocks run, the busiest unit ({name}) works {busy:.0%} of the time, but "
-        f"{1 - share:.0%} of the multiprocessors' time has no block"
+        f"{1 - share:.0%} of the multiprocessors' time has no block{_gain(kernel, share)}"
     )
     metrics = (ncu_metrics.SM_ACTIVE, ncu_metrics.SM_ELAPSED)
     return Bound(kind="tail", text=text, metrics=metrics)
@@ -192,10 +192,15 @@ def _idle_multiprocessors(kernel: KernelMetrics) -> Bound | None:
     grid = f" of {waves:.2f} waves" if waves is not None else ""
     text = (
         f"the tail: {1 - share:.0%} of the multiprocessors' time has no block (the end of a grid"
-        f"{grid}, or blocks of unequal length)"
+        f"{grid}, or blocks of unequal length){_gain(kernel, share)}"
     )
     metrics = (ncu_metrics.SM_ACTIVE, ncu_metrics.SM_ELAPSED, ncu_metrics.WAVES)
     return Bound(kind="tail", text=text, metrics=metrics)
+
+
+def _gain(kernel: KernelMetrics, share: float) -> str:
+    """Return the least time of the same work without a tail."""
+    return f"; spread evenly it would take {share * kernel.us:.3g} of the {kernel.us:.3g} µs"
 
 
 def _latency(kernel: KernelMetrics) -> Bound | None:
@@ -207,7 +212,8 @@ def _latency(kernel: KernelMetrics) -> Bound | None:
         for reason, share in kernel.stalls.items()
         if reason not in _ORDINARY and share >= LONG_WAIT
     ]
-    cause = f"; the warps wait most for {STALLS[waits[0][0]]} ({waits[0][1]:.0%})" if waits else ""
+    most = f"{kernel.stall_text(waits[0][0])} ({waits[0][1]:.0%})" if waits else ""
+    cause = f"; the warps wait most for {most}" if most else ""
     occupancy = kernel.share(ncu_metrics.OCCUPANCY)
     at = f" at {occupancy:.0%} occupancy" if occupancy is not None else ""
     text = (

@@ -40,13 +40,14 @@ SHARED_BYTES = "launch__shared_mem_per_block"
 GRID, BLOCK = "launch__grid_size", "launch__block_size"
 WAVES, SM_COUNT = "launch__waves_per_multiprocessor", "launch__sm_count"
 
+XU_PIPE = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
 # A pipe's metric -> what it computes, for people.
 PIPES = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
     "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": "FMA pipe (float32)",
     "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active": "ALU pipe (integers, logic)",
     "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active": "float64 pipe",
-    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active": "XU pipe (exp, sqrt, casts)",
+    XU_PIPE: "XU pipe (exp, sqrt, casts)",
     "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active": "load/store pipe",
 }
 # ncu's limit of blocks a multiprocessor -> what sets it.
@@ -56,11 +57,13 @@ OCCUPANCY_LIMITS = {
     "launch__occupancy_limit_warps": "threads",
     "launch__occupancy_limit_blocks": "blocks",
 }
+BUSY_XU = 0.5  # of the time: from here on it is what the warps wait for
+FEW_XU = 0.1  # of the time: below it they wait for shared memory, if they use that
 # ncu's stall reason -> what the warps wait for.
 STALLS = {
     "long_scoreboard": "data from global or local memory",
     "short_scoreboard": "shared memory or the XU pipe",
-    "mio_throttle": "room in the queue of shared memory and the XU pipe",
+    "mio_throttle": "room in the queue of shared memory or the XU pipe",
     "lg_throttle": "room in the queue of global memory",
     "tex_throttle": "room in the queue of textures",
     "barrier": "other warps at a barrier",
@@ -170,6 +173,20 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
             return None
         blocks, name = min(limits, key=lambda pair: pair[0])
         return name, int(blocks)
+
+    def stall_text(self, reason: str) -> str:
+        """Return what a warp waits for.
+
+        Shared memory and the XU pipe share a queue; the busy one of the two is named.
+        """
+        text, xu = STALLS[reason], self.share(XU_PIPE)
+        if "the XU pipe" not in text or xu is None:
+            return text
+        if xu >= BUSY_XU:
+            return text.replace("shared memory or the XU pipe", f"the {PIPES[XU_PIPE]}")
+        if xu < FEW_XU and self.figures.get(SHARED_WAVEFRONTS):
+            return text.replace("shared memory or the XU pipe", "shared memory")
+        return text
 
     @property
     def stalls(self) -> dict[str, float]:

@@ -17,7 +17,6 @@ EXECUTABLES: dict[Tool, str] = {
     "memcheck": "compute-sanitizer",
     "racecheck": "compute-sanitizer",
     "asan": "env",
-    "stacks": "env",
 }
 
 

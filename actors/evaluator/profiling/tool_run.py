@@ -1,4 +1,4 @@
-"""Runs a candidate once under a tool, in a fresh confined process and within a time limit.
+"""Runs a candidate once under a tool, or watched, in a confined process and within a time limit.
 
 Beyond the limit the whole process tree is killed, and what was written so far is the output.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.evaluator.ipc.orders import CandidateRaised, Confinement, Order
+from actors.evaluator.ipc.orders import CandidateRaised, ChildRole, Confinement, Order
 from actors.evaluator.ipc.runner_orders import CallOnce, FromRunner
 from actors.evaluator.ipc.tool_process import PROFILED_CALL, TOOL_VARIABLE, Tool
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -54,6 +54,39 @@ def run_tool(
     Under ncu the module is called twice, and the second call is measured: the first one may
     compile, tune itself or load libraries.
     """
+    calls = PROFILED_CALL if tool == "ncu" else 1
+    confined = _confined_under(tool, confinement)
+    return _run("tool", zygote, fixture, source, confined, command, limit_s, is_enough, calls)
+
+
+def run_watched(
+    zygote: ZygoteClient,
+    fixture: ReferenceFixture,
+    source: str,
+    confinement: Confinement,
+    limit_s: float,
+    is_enough: Callable[[str], bool],
+) -> ToolRun:
+    """Import, construct and call the candidate, with launches that wait for their kernels.
+
+    A call that does not end writes its stacks (`children/watched_runner.py`).
+    """
+    variables = {**confinement.environment, "CUDA_LAUNCH_BLOCKING": "1"}
+    confined = msgspec.structs.replace(confinement, environment=variables)
+    return _run("watched runner", zygote, fixture, source, confined, (), limit_s, is_enough, 1)
+
+
+def _run(
+    part: ChildRole,
+    zygote: ZygoteClient,
+    fixture: ReferenceFixture,
+    source: str,
+    confinement: Confinement,
+    command: tuple[str, ...],
+    limit_s: float,
+    is_enough: Callable[[str], bool] | None,
+    calls: int,
+) -> ToolRun:
     began = time.monotonic()
     children: list[ChildClient[FromRunner]] = []
 
@@ -62,8 +95,8 @@ def run_tool(
         return bool(is_told) or zygote.is_cancelled()
 
     child: ChildClient[FromRunner] = zygote.spawn(
-        "tool",
-        _confined_under(tool, confinement),
+        part,
+        confinement,
         FromRunner,
         trusted=False,
         is_cancelled=is_over,
@@ -74,7 +107,7 @@ def run_tool(
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
-        for order, carried in _orders(fixture, drawn, source, tool):
+        for order, carried in _orders(fixture, drawn, source, calls):
             answer = child.ask(order, max(0.0, began + limit_s - time.monotonic()), carried)
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 break
@@ -102,10 +135,9 @@ def _confined_under(tool: Tool, confinement: Confinement) -> Confinement:
 
 
 def _orders(
-    fixture: ReferenceFixture, drawn: DrawnInputs, source: str, tool: Tool
+    fixture: ReferenceFixture, drawn: DrawnInputs, source: str, calls: int
 ) -> list[tuple[Order, list[int]]]:
     """Return the orders from the import to the last call, each with its descriptors."""
-    calls = PROFILED_CALL if tool == "ncu" else 1
     return [
         (fixture.import_order(source), []),
         fixture.construct_order(),

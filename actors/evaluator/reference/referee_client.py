@@ -30,6 +30,7 @@ from actors.evaluator.ipc.referee_orders import (
     FromReferee,
     InputsDrawn,
     LendMemory,
+    OutputMemory,
     PrepareArena,
     PrepareReplacement,
     PrepareSlots,
@@ -147,8 +148,10 @@ class RefereeClient:
         """Allocate an arena; the caller closes the descriptor of its memory."""
         return self._ask(PrepareArena(size=size))[1][0]
 
-    def stash_from_arena(self, outputs: Sequence[Layout], places: Sequence[Sequence[int]]) -> None:
-        """Copy outputs out of the arena."""
+    def stash_from_arena(
+        self, outputs: Sequence[Layout], places: Sequence[Sequence[tuple[OutputMemory, int]]]
+    ) -> None:
+        """Copy outputs out of the arena or the slots."""
         begins = tuple(map(tuple, places))
         self._ask(StashFromArena(outputs=tuple(outputs), places=begins))
 

@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from statistics import quantiles
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, CompileModule, FromRunner
+from actors.evaluator.ipc.runner_orders import (
+    CallRepeatedly,
+    CompileModule,
+    FromRunner,
+    ReleaseTensors,
+)
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.timing import timing_statistics
@@ -117,6 +122,7 @@ def eager_time(fixture: ReferenceFixture) -> BaselineTime:
     measured = _measure(fixture, fixture.runner)
     if measured is None:
         raise fixture.failure("it could not be timed")
+    fixture.runner.ask(ReleaseTensors(), fixture.limits.check_s)  # a candidate needs the memory
     return measured
 
 

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
 from actors.evaluator.ipc import shared_memory
+from actors.evaluator.ipc.card_memory import arena_bytes
 from actors.evaluator.ipc.layout_checks import (
     Layout,
+    Leaf,
     is_sound,
     offsets,
     tensor_leaves,
     total_bytes,
 )
 from actors.evaluator.ipc.orders import Order
+from actors.evaluator.ipc.referee_orders import OutputMemory
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     CollectOutputs,
@@ -42,8 +45,6 @@ from actors.evaluator.timing.sides import CandidateFaultError, Sides, rejection
 from actors.evaluator.timing.spot_checks import ChosenOutput, SpotChecks
 from actors.evaluator.timing.timing_statistics import Side
 
-# Bytes of an arena besides those of outputs: what calls need for themselves.
-ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES = 1 << 27, 1 << 30
 WORD_BYTES = 8
 
 
@@ -126,9 +127,17 @@ class HostOutputs:
 
 
 class ArenaOutputs:
-    """Outputs in device memory that the referee maps."""
+    """Outputs in device memory that the referee maps: an arena, or the slots of the inputs."""
 
-    def __init__(self, fixture: ReferenceFixture, sides: Sides, spot_checks: SpotChecks) -> None:
+    def __init__(
+        self,
+        fixture: ReferenceFixture,
+        sides: Sides,
+        spot_checks: SpotChecks,
+        slots: Callable[[], tuple[int, int]],
+    ) -> None:
+        """`slots`: where the slots are in the candidate, as that says, and their size."""
+        self._slots = slots
         self._fixture = fixture
         self._sides = sides
         self._spot_checks = spot_checks
@@ -141,8 +150,7 @@ class ArenaOutputs:
 
         The reference needs none: nothing of its outputs is read.
         """
-        spare = min(8 * self._output_bytes + ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES)
-        size = (calls + 1) * self._output_bytes * 9 // 8 + spare
+        size = arena_bytes(self._output_bytes, calls)
         if side == "reference" or self._size >= size:
             return
         arena = self._fixture.referee.prepare_arena(size)
@@ -165,19 +173,32 @@ class ArenaOutputs:
         outputs, addresses = output_addresses(answer, calls)
         choices = self._spot_checks.choose(outputs)
         self._spot_checks.require_expected_size(choices)
-        places = [[place - self._begin for place in addresses[call]] for call, _ in choices]
-        for (_call, output), begins in zip(choices, places, strict=True):
-            for leaf, begin in zip(tensor_leaves(output), begins, strict=True):
-                if leaf.device != "cuda":
-                    raise CandidateFaultError(
-                        wrong_result(f"in a timed call: output has device {leaf.device}", "time")
-                    )
-                if leaf.nbytes and not 0 <= begin <= self._size - leaf.nbytes:
-                    raise OutputsOutOfReachError
+        places = [
+            [
+                self._place(leaf, address)
+                for leaf, address in zip(tensor_leaves(output), addresses[call], strict=True)
+            ]
+            for call, output in choices
+        ]
         if choices:
             layouts = [output for _call, output in choices]
             self._fixture.referee.stash_from_arena(layouts, places)
         return choices
+
+    def _place(self, leaf: Leaf, address: int) -> tuple[OutputMemory, int]:
+        """Return where an output's tensor is in memory that the referee can read."""
+        if leaf.device != "cuda":
+            raise CandidateFaultError(
+                wrong_result(f"in a timed call: output has device {leaf.device}", "time")
+            )
+        slots_begin, slots_size = self._slots()
+        if not leaf.nbytes:
+            return "arena", 0
+        if 0 <= address - self._begin <= self._size - leaf.nbytes:
+            return "arena", address - self._begin
+        if slots_begin and 0 <= address - slots_begin <= slots_size - leaf.nbytes:
+            return "slots", address - slots_begin
+        raise OutputsOutOfReachError
 
     def close(self) -> None:
         """Hold nothing: the referee frees arenas with the slots."""

@@ -12,12 +12,14 @@ import secrets
 import time
 from collections.abc import Callable
 
+from actors.evaluator.ipc.layout_checks import slot_bytes
 from actors.evaluator.ipc.runner_orders import (
     CallRepeatedly,
     CopySlots,
     FromRunner,
     MapSlots,
     ReleaseTensors,
+    SlotsMapped,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
@@ -47,6 +49,7 @@ class SlotTransfer:
         self._spot_checks = spot_checks
         self._bytes_per_call = bytes_per_call
         self._count = 0  # slots that are there
+        self._slots_at = 0, 0  # their address in the candidate, as that says, and their size
         # A card that shares no memory: slots are copied to it on the clock.
         self._copies_slots = not fixture.on_host and not fixture.uses_device_memory
         self._outputs: OutputTransfer = CollectedOutputs(fixture, spot_checks, bytes_per_call)
@@ -55,9 +58,9 @@ class SlotTransfer:
     def choose_outputs(self) -> None:
         """Have outputs read where they are, if this machine permits it."""
         if self._fixture.uses_device_memory:
-            if self._fixture.facts.aliases:
-                return  # outputs lie in slots, and a copy into an arena would be on one side only
-            self._outputs = ArenaOutputs(self._fixture, self._sides, self._spot_checks)
+            self._outputs = ArenaOutputs(
+                self._fixture, self._sides, self._spot_checks, lambda: self._slots_at
+            )
             return
         host_outputs = HostOutputs(self._fixture, self._sides, self._spot_checks)
         if self._fixture.on_host and host_outputs.is_possible():
@@ -77,9 +80,11 @@ class SlotTransfer:
         try:
             for side in SIDES:
                 with self._sides.running(side):
-                    self._sides.ask(side, order, [memory])
+                    _seconds, answer = self._sides.ask(side, order, [memory])
         finally:
             os.close(memory)
+        begin = answer.begin if isinstance(answer, SlotsMapped) else 0  # the candidate's
+        self._slots_at = begin, count * slot_bytes(self._fixture.facts.inputs)
         self._count = count
 
     def rehearse(self, side: Side, block_s: float) -> float:

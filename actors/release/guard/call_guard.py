@@ -30,7 +30,7 @@ from actors.release.guard.judged_values import (
     _warn_once,
     _warned,
 )
-from actors.release.guard.kernel_module import _NO_KERNELS, _kernels
+from actors.release.guard.kernel_module import _NO_KERNELS, _kernels, _own_architecture
 from actors.release.guard.module_changes import _OTHER_MODE, _changed_module, _Part
 from actors.release.guard.module_state import (
     _constructor_misfit,
@@ -184,7 +184,8 @@ class _Guard:
             if self.off:
                 return
             _torch.manual_seed(0)
-            self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
+            with _own_architecture():
+                self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
             if isinstance(kernel, _torch.nn.Module):
                 kernel.to(device, dtype)
         for name, (store, key) in _counterparts(kernel, reference).items():

@@ -119,7 +119,8 @@ def _traceable_misfit(module, args, kwargs):
             if tensor.requires_grad:
                 return _GRADIENTS
     for part in module.modules():
-        if part.training and len(part._buffers):
+        # A norm that keeps no statistics has buffers that are None.
+        if part.training and any(each is not None for each in part._buffers.values()):
             return "it changes its buffers in training"
     return ""
 

@@ -295,7 +295,8 @@ def _export_misfit(handle):
     module = _modules[handle]
     guard = module._kernel_guard
     for part in guard.as_constructed:
-        if part.training and len(part.module._buffers):
+        buffers = part.module._buffers.values()
+        if part.training and any(each is not None for each in buffers):
             return "it changes its buffers in training"
         if part.misfit():
             return part.misfit()

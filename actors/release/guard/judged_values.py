@@ -7,10 +7,12 @@ _JUDGED: dict = {}
 
 # --- copied from here on ---
 
+import contextlib as _contextlib
 import functools as _functools
 import inspect as _inspect
 import itertools as _itertools
 import linecache as _linecache
+import os as _os
 import sys as _sys
 import threading as _threading
 import types as _types

@@ -3,9 +3,13 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib as _contextlib
 import importlib as _importlib
 
 # --- copied from here on ---
+
+
+_own_architecture = _contextlib.nullcontext  # the package's `extensions` sees to it
 
 
 def _load_kernels():

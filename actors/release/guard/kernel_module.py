@@ -3,13 +3,37 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib as _contextlib
 import linecache as _linecache
+import os as _os
 import sys as _sys
 import types as _types
+
+import torch as _torch
+
+from actors.release.guard.judged_values import _DEVICE
 
 _KERNELS: str = ""
 
 # --- copied from here on ---
+
+
+@_contextlib.contextmanager
+def _own_architecture():
+    """Have torch compile for this card with its own features, as it was compiled to be judged."""
+    key = "TORCH_CUDA_ARCH_LIST"
+    wanted = _DEVICE == "cuda" and "cpp_extension" in _KERNELS and key not in _os.environ
+    if wanted and _torch.cuda.is_available():
+        major, minor = _torch.cuda.get_device_capability()
+        # From Hopper on, "a" permits instructions of this architecture alone, such as wgmma.
+        _os.environ[key] = f"{major}.{minor}{'a' if major >= 9 else ''}"
+    else:
+        wanted = False
+    try:
+        yield
+    finally:
+        if wanted:
+            _os.environ.pop(key, None)
 
 
 def _load_kernels():
@@ -21,7 +45,8 @@ def _load_kernels():
     _linecache.cache[file] = (len(_KERNELS), None, _KERNELS.splitlines(keepends=True), file)
     _sys.modules[name] = module
     try:
-        exec(compile(_KERNELS, file, "exec"), vars(module))
+        with _own_architecture():
+            exec(compile(_KERNELS, file, "exec"), vars(module))
         module.ModelNew
     except Exception as error:  # no compiler, no card, no cache folder: the plain forward is there
         del _sys.modules[name]

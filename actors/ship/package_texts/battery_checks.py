@@ -20,6 +20,7 @@ from .check_inputs import (
     gradients,
     misaligned,
     permuted,
+    perturbed,
     resized,
     seconds_of,
     sliced,
@@ -110,6 +111,28 @@ def check_state(subject):
             tensor.data.mul_(0.8)
     for made in (winner, copy.deepcopy(winner), pickle.loads(pickle.dumps(winner))):
         subject.expect(made, plain, subject.inputs(), kernels=True)
+
+
+@check
+def check_second_instance(subject):
+    """Two modules with other parameters, in turn."""
+    plains = [subject.plain(), perturbed(subject.plain())]
+    winners = [subject.winner(plain) for plain in plains]
+    for seed in range(2):
+        for winner, plain in zip(winners, plains):
+            subject.expect(winner, plain, subject.inputs(seed), kernels=True)
+
+
+@check
+def check_other_mode(subject):
+    """In the other mode than after construction, and back: the values of the original."""
+    plain = subject.plain()
+    winner = subject.winner(plain)
+    mode = not plain.training
+    for number, each in enumerate((mode, not mode, mode)):
+        plain.train(each)
+        winner.train(each)
+        subject.expect(winner, plain, subject.inputs(number))
 
 
 @check

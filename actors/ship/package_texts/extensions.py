@@ -8,6 +8,7 @@ looked for in the folder `native` of this package, then in the cache, $STARK_KER
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -34,6 +35,7 @@ OPTIONS = {  # of torch's load_inline, with their defaults
     "no_implicit_headers": False,
 }
 IGNORED = ("build_directory", "verbose", "keep_intermediates", "use_pch")
+ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 requests = {}  # digest -> (what was asked for, how it was answered)
 
 
@@ -80,13 +82,18 @@ def _prebuilt(digest):
     reason = unusable(record)
     if reason:
         return None, reason
-    path = str(NATIVE / record["file"])
+    try:
+        return _loaded(str(NATIVE / record["file"]), record), "prebuilt"
+    except (OSError, ImportError) as error:  # such as a CUDA runtime of another release
+        return None, f"it can't be loaded: {' '.join(str(error).split())[:200]}"
+
+
+def _loaded(path, record):
+    """Load a prebuilt library; return what Python calls."""
     if record["kind"] == "path":
         torch.ops.load_library(path)
-        return path, "prebuilt"
-    if record["kind"] == "python":
-        return _imported(path), "prebuilt"
-    return _Functions(path, record), "prebuilt"
+        return path
+    return _imported(path) if record["kind"] == "python" else _Functions(path, record)
 
 
 def unusable(record):
@@ -210,19 +217,32 @@ def _compile(asked, name, folder):
         raise RuntimeError("no C++ compiler was found")
     if asked["cuda_sources"] and not _has_nvcc(cpp_extension.CUDA_HOME):
         raise RuntimeError("no CUDA compiler (nvcc) was found")
-    if asked["cuda_sources"] and torch.cuda.is_available():
-        major, minor = torch.cuda.get_device_capability()
-        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
     options = {key: asked[key] for key in OPTIONS}
     # torch loads libraries into one scope: two versions have functions of the same names.
     options["extra_ldflags"] = ["-Wl,-Bsymbolic", *(asked["extra_ldflags"] or [])]
-    cpp_extension.load_inline(
-        name=name,
-        cpp_sources=list(asked["cpp_sources"]),
-        cuda_sources=list(asked["cuda_sources"]),
-        build_directory=str(folder),
-        **options,
-    )
+    with _own_architecture(asked):
+        cpp_extension.load_inline(
+            name=name,
+            cpp_sources=list(asked["cpp_sources"]),
+            cuda_sources=list(asked["cuda_sources"]),
+            build_directory=str(folder),
+            **options,
+        )
+
+
+@contextlib.contextmanager
+def _own_architecture(asked):
+    """Have torch compile for this card with its own features, unless the environment says else."""
+    if not asked["cuda_sources"] or ARCHITECTURES in os.environ or not torch.cuda.is_available():
+        yield
+        return
+    major, minor = torch.cuda.get_device_capability()
+    # From Hopper on, "a" permits instructions of this architecture alone, such as wgmma.
+    os.environ[ARCHITECTURES] = f"{major}.{minor}{'a' if major >= 9 else ''}"
+    try:
+        yield
+    finally:
+        os.environ.pop(ARCHITECTURES, None)
 
 
 def _has_nvcc(home):
@@ -236,4 +256,6 @@ def _environment_digest(asked):
         parts.append(" ".join(sorted(cpu_flags())))
     if asked["cuda_sources"] and torch.cuda.is_available():
         parts.append(str(torch.cuda.get_device_capability()))
+    if asked["cuda_sources"] and ARCHITECTURES in os.environ:
+        parts.append(os.environ[ARCHITECTURES])
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]

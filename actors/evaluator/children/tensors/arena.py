@@ -9,12 +9,14 @@ first timed call; on the clock the pool works like torch's own.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import torch
 
 from actors.evaluator.children.tensors import arena_allocator, cuda_vmm
 from actors.evaluator.children.tensors.arena_allocator import ALIGNMENT
+from actors.evaluator.children.tensors.input_slots import SlotMemory
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
@@ -27,6 +29,7 @@ class Arena:
         self._mapping = cuda_vmm.Mapping(descriptor, size)
         self.begin = self._mapping.bytes.data_ptr()
         self.end = self.begin + size
+        self.slots: SlotMemory | None = None  # of the inputs, which outputs may lie in, too
         self._next = self.begin
         self._freed: dict[int, list[int]] = {}  # segments by size
         self._functions = ALLOCATE(self._allocate), FREE(self._free)
@@ -39,6 +42,16 @@ class Arena:
         # While Python ends, a pool that goes would call functions that are gone already.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pool))
+
+    def can_be_read_at(self, places: Sequence[int]) -> bool:
+        """Whether the referee can read at all these addresses: in the arena, or in the slots."""
+        if not places:
+            return True
+        first, last = min(places), max(places)  # on the clock: most outputs are in one of both
+        begin, end = (self.slots.begin, self.slots.end) if self.slots is not None else (0, 0)
+        if self.begin <= first <= last < self.end or begin <= first <= last < end:
+            return True
+        return all(begin <= each < end or self.begin <= each < self.end for each in places)
 
     def allocating(self) -> AbstractContextManager[object]:
         """Have this thread's tensors allocated in the arena."""

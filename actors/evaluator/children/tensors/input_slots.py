@@ -33,10 +33,13 @@ class SlotMemory:
         self.is_on_card = cuda_vmm.is_device_memory(descriptor)
         self.stride = slot_bytes(inputs)
         size = count * self.stride
+        self.begin = self.end = 0  # its addresses on the card; 0: it is the host's
         self._mapping: cuda_vmm.Mapping | None = None
         if self.is_on_card:
             self._mapping = cuda_vmm.Mapping(descriptor, size)
             self.bytes = self._mapping.bytes
+            self.begin = self.bytes.data_ptr()
+            self.end = self.begin + size
             self._bytes_at: BytesAt = self._mapping.bytes_at
         else:
             flags = mmap.MAP_SHARED | mmap.MAP_POPULATE

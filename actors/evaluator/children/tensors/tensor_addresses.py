@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
@@ -29,11 +30,13 @@ def output_addresses(
     """Return the outputs with the addresses of their tensors.
 
     A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
-    replaced by a copy.  If one tensor is not in the arena, all are copied into it.
+    replaced by a copy.  If one tensor is neither in the arena nor in the slots of the inputs, all
+    are copied into the arena.
     """
-    located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
+    with arena.allocating() if arena is not None else nullcontext():
+        located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
     if arena is not None:
-        if places and not arena.begin <= min(places) <= max(places) < arena.end:
+        if not arena.can_be_read_at(places):
             with arena.allocating():
                 located = [clone(output) for output in located]
             places = array("Q", [each.data_ptr() for each in tensors_in(located)])

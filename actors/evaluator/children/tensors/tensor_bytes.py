@@ -30,6 +30,7 @@ from actors.evaluator.ipc.layout_checks import (
 
 MAX_DEPTH = 16
 MAX_PLAIN_CHARS = 4096
+LARGE_BYTES = 1 << 28  # of a value that is used where it lies, since its copy takes memory
 PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 MemoryCopy: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], int]
@@ -174,6 +175,23 @@ def read(layout: Layout, region: int, device: str) -> object:
         return value_of(layout, torch.empty(0, dtype=torch.uint8), device)
     with open_buffer(region, size) as buffer:
         return value_of(layout, buffer, device)
+
+
+@contextmanager
+def open_value(layout: Layout, region: int, device: str) -> Iterator[object]:
+    """Give a value of `layout` with the bytes of `region`: a large one on a card in its place."""
+    size = total_bytes(layout)
+    if size <= LARGE_BYTES or not cuda_vmm.is_device_memory(region):
+        yield read(layout, region, device)
+        return
+    with open_buffer(region, size) as buffer:
+        places = iter(offsets(layout))
+
+        def tensor(leaf: Leaf) -> torch.Tensor:
+            place = next(places)
+            return _leaf_view(leaf, buffer, place) if leaf.nbytes else empty_tensor(leaf, device)
+
+        yield assemble(layout, tensor)
 
 
 def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -15,13 +15,55 @@ from protocol.values import DeviceKind
 T = TypeVar("T")
 
 
+BYTES_AT_ONCE = 1 << 28  # of large tensors, so that little memory is needed besides them
+
+
 def has_same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors hold the same bits (NaN equals itself here)."""
-    raw = [
-        tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-        for tensor in (left, right)
-    ]
-    return torch.equal(*raw)
+    pieces = zip(_raw_pieces(left), _raw_pieces(right), strict=True)
+    return left.nbytes == right.nbytes and all(torch.equal(*pair) for pair in pieces)
+
+
+def _raw_pieces(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return torch.split(plain.reshape(-1).view(torch.uint8), BYTES_AT_ONCE)
+
+
+class InputsBefore:
+    """What tells which tensors a trusted call has written to: their copies, or sums of large ones.
+
+    Sums are weighted by place.  No candidate has a part in them.
+    """
+
+    def __init__(self, value: object) -> None:
+        tensors = list(tensor_bytes.tensors_in(value))
+        self._sums: list[list[int]] = []
+        self._copies: list[torch.Tensor] = []
+        if sum(each.nbytes for each in tensors) > BYTES_AT_ONCE:
+            self._sums = [_sums(each) for each in tensors]
+        else:
+            self._copies = [each.detach().clone() for each in tensors]
+
+    def differences(self, value: object) -> list[bool]:
+        """Return for each tensor whether it holds something else by now."""
+        tensors = list(tensor_bytes.tensors_in(value))
+        if self._sums:
+            return [_sums(now) != old for now, old in zip(tensors, self._sums, strict=True)]
+        pairs = zip(tensors, self._copies, strict=True)
+        return [not has_same_bytes(now, old) for now, old in pairs]
+
+
+def _sums(tensor: torch.Tensor) -> list[int]:
+    """Return weighted sums of a tensor's bytes, one for each of its pieces."""
+    sums = []
+    for raw in _raw_pieces(tensor):
+        if raw.storage_offset() % torch.int64.itemsize:  # a part of a larger tensor
+            raw = raw.clone()
+        rest = raw.numel() % torch.int64.itemsize
+        words = raw[: raw.numel() - rest].view(torch.int64)
+        weights = 1 + 2 * torch.arange(words.numel(), device=raw.device)
+        sums += [int((words * weights).sum()), int(raw[raw.numel() - rest :].sum())]
+    return sums
 
 
 def clone(value: T) -> T:

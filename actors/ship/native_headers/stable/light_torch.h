@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,6 +21,9 @@
 #include <torch/headeronly/util/Exception.h>
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+#if __has_include(<cublas_v2.h>)
+#include <cublas_v2.h>
+#endif
 #endif
 #ifndef STABLE_TORCH_ERROR_CODE_CHECK  // torch 2.13 has it
 #define STABLE_TORCH_ERROR_CODE_CHECK TORCH_ERROR_CODE_CHECK
@@ -209,6 +213,21 @@ inline CUDAStream getCurrentCUDAStream(int index = -1) {
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(index, &stream));
   return CUDAStream{static_cast<cudaStream_t>(stream)};
 }
+// Of the current device; asked for once a device.
+inline cudaDeviceProp* getCurrentDeviceProperties() {
+  thread_local std::map<int, cudaDeviceProp> known;
+  int index = 0;
+  STD_CUDA_CHECK(cudaGetDevice(&index));
+  if (!known.count(index)) STD_CUDA_CHECK(cudaGetDeviceProperties(&known[index], index));
+  return &known[index];
+}
+#ifdef CUBLAS_API_H_
+inline cublasHandle_t getCurrentCUDABlasHandle() {
+  void* handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_get_current_cuda_blas_handle(&handle));
+  return static_cast<cublasHandle_t>(handle);
+}
+#endif
 }  // namespace cuda
 #endif
 }  // namespace at

@@ -1,0 +1,170 @@
+"""Earlier attempts in the compact requests: changes of the node's source, ideas and results.  Pure.
+
+A request has room for little code besides the node's own.  Of other attempts it shows the change
+from the node where that is short, and else what the attempt did, in the words of its plan.  The
+fastest attempt alone is shown with its code.  Which attempts of the window show code depends on
+their sources only, so a run that is made again asks the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+import prompts
+from actors.agents.replies.definitions import definitions_of
+from actors.agents.replies.replies import fenced
+from actors.agents.requests import facts, ledger
+from actors.agents.requests.error_line import first_error_line
+from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
+from actors.agents.requests.request import PromptSection, shown_source
+from protocol.messages import AgentWork, Repair
+from protocol.values import AttemptView, Outcome, Reference
+
+MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
+MAX_DIFFERENCE = 0.6  # of a source: a longer difference is not shown in its place
+MAX_CHANGES = 4_000  # characters of all differences that a request shows
+MAX_FASTEST_CODE = 6_000  # characters of the fastest attempt's source; longer: of its main kernel
+MAX_IDEA = 200  # characters of a plan where its code is shown
+MAX_TOLD_IDEA = 800  # and where it is not
+MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
+KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
+
+
+def window_sections(work: AgentWork) -> Iterator[PromptSection]:
+    """Yield a section for each attempt of the window, below a heading."""
+    if work.window:
+        yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
+    room = MAX_CHANGES
+    for number, entry in enumerate(work.window, start=1):
+        title = f"Attempt {number}: node {entry.node}, {relation(entry, work)}"
+        change = _change(entry, work, room)
+        room -= len(change)
+        shown = change or _no_code(entry)
+        text = observed("compact/attempt.md", title, entry, shown, work)
+        yield PromptSection(kind="attempt", text=text, node=entry.node)
+
+
+def fastest(work: AgentWork) -> str:
+    """Return the fastest attempt with its code and all that is known of it; "" if it is the node.
+
+    Its code is left out where the window shows its change from the node.  A candidate that did not
+    compile is repaired without it.
+    """
+    if isinstance(work, Repair) and not work.node.verdict.is_compiled:
+        return ""
+    known = [work.node, *work.window, *([] if work.best is None else [work.best])]
+    correct = [one for one in known if one.node and one.score_us is not None]
+    best = min(correct, key=lambda one: (one.score_us or 0.0, one.node), default=None)
+    if best is None or best.node == work.node.node:
+        return ""
+    shown = [section.text for section in window_sections(work) if section.node == best.node]
+    has_change = any("\n```diff\n" in text for text in shown)
+    code = "Its change of the node is above." if has_change else _code(best)
+    title = f"The fastest so far: node {best.node}"
+    told = replace(best, advice="") if shown else best  # the window has its idea
+    return observed("compact/attempt.md", title, told, code, work, is_whole=True)
+
+
+def observed(
+    template: str,
+    title: str,
+    node: AttemptView,
+    shown: str,
+    work: AgentWork,
+    *,
+    is_node: bool = False,
+    is_whole: bool = False,
+) -> str:
+    """Return an attempt: its idea, what is shown of its source, and its result.
+
+    `is_whole`: with all facts about the result, as the node has them.
+    """
+    idea = ledger.one_line(node.advice, MAX_IDEA)
+    if not shown:
+        idea = ledger.sentences(node.advice, MAX_TOLD_IDEA)
+    return fill(
+        template,
+        title=title,
+        origin=f"Its idea: {idea}\n\n" if idea else "",
+        source=f"{shown}\n\n" if shown else "",
+        result=_result(node, work.reference, is_node=is_node, is_whole=is_node or is_whole),
+    )
+
+
+def _change(entry: AttemptView, work: AgentWork, room: int) -> str:
+    """Return the difference from the node's source; "" where it is long."""
+    if not entry.source.strip():
+        return ""
+    lines = difflib.unified_diff(
+        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=2
+    )
+    difference = "\n".join(list(lines)[2:])  # without the names of files
+    if len(difference) > min(room, MAX_DIFFERENCE * len(entry.source)):
+        return ""
+    where = "the module" if work.node.node == work.root.node else f"node {work.node.node}"
+    return f"Its source, as changes of {where} above:\n\n{fenced(difference, 'diff').strip()}"
+
+
+def _no_code(entry: AttemptView) -> str:
+    return "" if entry.source.strip() else "(no code was written)"
+
+
+def _code(best: AttemptView) -> str:
+    """Return the source of an attempt; of a long one the kernel that takes the most time."""
+    if len(best.source) <= MAX_FASTEST_CODE:
+        return fenced(best.source).strip()
+    kernels = best.verdict.facts.kernels if best.verdict.facts is not None else ()
+    found = KERNEL_NAME.match(kernels[0].name) if kernels else None
+    named = [one for one in definitions_of(best.source) if found and one.name == found[1]]
+    lines = best.source.splitlines()
+    texts = ["\n".join(lines[one.first - 1 : one.last]) for one in named]
+    fitting = [text for text in texts if len(text) <= MAX_FASTEST_CODE]
+    if not fitting:
+        return ""
+    share = f", {kernels[0].share:.0%} of its device time" if kernels[0].share is not None else ""
+    return f"Of its source, the longest kernel{share}:\n\n{fenced(fitting[0], 'cuda').strip()}"
+
+
+def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole: bool) -> str:
+    verdict = node.verdict
+    lines = (
+        facts.attempt_lines(verdict, reference)
+        if is_whole
+        else facts.brief_lines(verdict, reference)
+    )
+    known = "".join(f"\n{facts.item(line)}" for line in lines)
+    if verdict.is_correct:
+        return _time(node, reference) + known
+    word = verdict.verdict.replace("_", " ").capitalize()
+    outcome = f"{word}: {verdict.reason}".rstrip(": ")
+    if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
+        return f"{outcome}. The source above is the one that it was to change."
+    log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
+    place = first_error_line(verdict.log, node.source) if is_node else ""
+    parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _time(node: AttemptView, reference: Reference) -> str:
+    """Return the time of a correct attempt, and what it is beside PyTorch's and the floor's."""
+    verdict = node.verdict
+    time = node.score_us if node.score_us is not None else verdict.median_us
+    if time is None:
+        return "Correct"
+    parts = [f"Correct: {ledger.duration(time)} a call"]
+    if node.node:
+        parts += ledger.comparisons(time, reference)
+        measured, beside = verdict.median_us, verdict.reference_us
+        if measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:
+            parts.append(
+                f"by its ratio to eager (it took {ledger.duration(measured)}, eager beside it"
+                f" {ledger.duration(beside)})"
+            )
+    if verdict.is_wide and verdict.speedup_ci95 is not None:
+        low, high = verdict.speedup_ci95
+        parts.append(f"not sure: with 95 % between {low:.3g} and {high:.3g} × eager")
+    return ", ".join(parts)

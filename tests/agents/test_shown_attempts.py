@@ -1,0 +1,214 @@
+"""What the compact requests show of attempts beside the node, and which cards."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from agent_fakes import CANDIDATE, REFERENCE, TASK, TASK_SOURCE, make_plan, repair, solve, write
+from msgspec.structs import replace
+
+from actors.agents.cards.selection import choose_cards
+from actors.agents.models.replay_key import without_measurements
+from actors.agents.requests.attempts import MAX_CHANGES, MAX_FASTEST_CODE
+from actors.agents.requests.facts import LABEL_WORDS
+from actors.agents.requests.ledger import sentences
+from actors.agents.requests.request import Request, SectionKind
+from actors.agents.requests.styles import make_request
+from actors.evaluator.labels import labels
+from protocol.facts import DeviceRates, KernelFacts, ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.messages import AgentWork
+from protocol.values import AttemptView, Device, Outcome, Plan, Reference, Task, Verdict
+
+PROFILE = tuple(f"Sentence {n}." for n in range(1, 13))
+NODE = AttemptView(
+    node=4,
+    parent=0,
+    advice="One pass. Four crossings of memory become two.",
+    source=CANDIDATE + "".join(f"NUMBER_{n} = {n}\n" for n in range(40)),
+    verdict=Verdict(verdict=Outcome.CORRECT, median_us=20.0, reference_us=40.0, speedup=2.0),
+    score_us=20.0,
+)
+NEAR = replace(NODE, node=6, parent=4, source=NODE.source.replace("0.5f", "half"), score_us=30.0)
+OTHER = replace(NODE, node=7, source="# another design\n" * 100, score_us=25.0)
+FASTEST = replace(
+    NODE,
+    node=8,
+    source="# the fastest\n" * 20,
+    score_us=10.0,
+    verdict=replace(NODE.verdict, median_us=10.0, facts=VerdictFacts(profile_sentences=PROFILE)),
+)
+PLAN = Plan(advice="Use wgmma with both operands in shared memory.", scaffold=NODE.source)
+MATMUL = replace(TASK, backend="cuda", source=TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)"))
+ON_CARD = replace(
+    REFERENCE,
+    inputs="float32[4096, 4096], float32[4096, 4096]",
+    outputs="float32[4096, 4096]",
+    device=Device(kind="cuda", name="H100", facts={"compute capability": "9.0"}),
+    facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0, matrix_us=5.0)),
+)
+
+
+def compact(work: AgentWork) -> Request:
+    return make_request(work, 1000, "compact")
+
+
+def titles(work: AgentWork, task: Task = MATMUL, reference: Reference = ON_CARD) -> list[str]:
+    """Return the titles of the cards that a request shows."""
+    request = compact(replace(work, task=task, reference=reference))
+    text = "".join(section.text for section in request.sections if section.kind == "cards")
+    return [line[4:] for line in text.splitlines() if line.startswith("### ")]
+
+
+def test_an_attempt_near_the_node_is_shown_as_a_change() -> None:
+    """A child that differs in one line is shown as that change."""
+    text = compact(make_plan(node=NODE, window=(NEAR,))).varying_text
+
+    assert "Its source, as changes of node 4 above" in text
+    assert "+        y[i] = (x[i] + 1.0f) * half;" in text
+    assert text.count("import torch.nn as nn") == 1
+
+
+def test_of_another_design_the_whole_idea_is_shown_and_no_code() -> None:
+    """Its code is long and is not what is changed; what it did and what that gave is enough."""
+    text = compact(make_plan(node=NODE, window=(OTHER,))).varying_text
+
+    assert "Its idea: One pass. Four crossings of memory become two.\n" in text
+    assert "another design" not in text
+    assert "Correct: 25.0 µs a call" in text
+
+
+def test_changes_have_a_bound_together() -> None:
+    """However many near copies there are, a request grows by some kilobytes at most."""
+    lines = [f"x_{n} = {n}\n" for n in range(400)]
+    node = replace(NODE, source="".join(lines))
+    more = ["y\n"] * 60
+    near = [
+        replace(node, node=10 + k, source="".join([*lines[: k * 80], *more, *lines[k * 80 :]]))
+        for k in range(5)
+    ]
+    far = replace(node, node=9, source="".join(f"z_{n} = {n}\n" for n in range(400)))
+    text = compact(make_plan(node=node, window=(*near * 4, far))).varying_text
+    shown = "".join(part.partition("\n```")[0] for part in text.split("```diff\n")[1:])
+
+    assert 0 < len(shown) <= MAX_CHANGES
+    assert "z_399" not in text
+
+
+def test_the_fastest_is_shown_with_its_code_and_its_profile_once() -> None:
+    """It is what others grow towards, whether the window has it or not; ten sentences at most."""
+    for work in (make_plan(node=NODE, best=FASTEST), solve(node=NODE, window=(OTHER, FASTEST))):
+        text = compact(work).varying_text
+        assert text.count("# the fastest\n" * 20) == 1
+        assert "## The fastest so far: node 8" in text
+        assert "- Sentence 10.\n" in text
+        assert "Sentence 11." not in text
+        assert text.count("Its idea: One pass. Four crossings of memory become two.\n") >= 1
+    own = compact(make_plan(node=FASTEST, window=(OTHER,))).varying_text
+    assert "The fastest so far" not in own
+
+
+def test_of_a_long_fastest_source_its_longest_kernel_is_shown() -> None:
+    """A file of many kilobytes is mostly launchers and rare kernels."""
+    kernel = "__global__ void squares(float* x) {\n  x[0] = 1;\n}\n"
+    source = f'import torch\nC = r"""\n{kernel}{"// more" * MAX_FASTEST_CODE}\n"""\n'
+    slow = KernelFacts(name="void squares(float*)", launches=1, us=9.0, share=0.81)
+    verdict = replace(FASTEST.verdict, facts=VerdictFacts(kernels=(slow,)))
+    best = replace(FASTEST, source=source, verdict=verdict)
+    text = compact(make_plan(node=NODE, best=best)).varying_text
+
+    assert f"the longest kernel, 81% of its device time:\n\n```cuda\n{kernel}```" in text
+    unknown = replace(best, verdict=NODE.verdict)
+    assert "// more" not in compact(make_plan(node=NODE, best=unknown)).varying_text
+
+
+def test_what_does_not_compile_is_repaired_without_other_code() -> None:
+    """Its log says what is wrong; the fastest of another design would only be read."""
+    broken = Verdict(verdict=Outcome.COMPILE_FAILED, stage="build", reason="no ;", log="no ;")
+    work = repair(PLAN, node=replace(NODE, verdict=broken, score_us=None), window=(FASTEST,))
+    assert "The fastest so far" not in compact(work).varying_text
+    wrong = replace(broken, verdict=Outcome.WRONG, stage="check")
+    work = repair(PLAN, node=replace(NODE, verdict=wrong, score_us=None), window=(FASTEST,))
+    assert "The fastest so far" in compact(work).varying_text
+
+
+def test_a_replay_does_not_ask_which_attempt_was_the_fastest() -> None:
+    """Whose code is shown depends on times, which differ when a run is made again."""
+    keys = {
+        without_measurements(compact(make_plan(node=NODE, window=window)).render())
+        for window in (
+            (OTHER, FASTEST),
+            (replace(OTHER, score_us=5.0), FASTEST),
+            (OTHER, replace(FASTEST, score_us=50.0)),
+        )
+    }
+    assert len(keys) == 1
+
+
+def test_every_label_of_the_judge_has_words() -> None:
+    """A label stands in a request with what it means."""
+    table = (labels.__doc__ or "").rpartition("\n\n")[2]
+    assert {*LABEL_WORDS} == {line.split()[0] for line in table.splitlines()}
+
+
+def test_a_time_that_its_clock_did_not_show_is_explained() -> None:
+    """A score is a ratio times eager's time; where the clock read another time, it says so."""
+    slow = replace(NODE, verdict=replace(NODE.verdict, median_us=30.0, reference_us=60.0))
+    text = compact(make_plan(node=slow)).varying_text
+    assert "by its ratio to eager (it took 30.0 µs, eager beside it 60.0 µs)" in text
+    assert "by its ratio" not in compact(make_plan(node=NODE)).varying_text
+
+
+def test_facts_that_no_kernel_needs_are_left_out() -> None:
+    """The device is one line, and where rates were measured its maker's are left out."""
+    named = {"memory clock": "2 MHz", "float32, by its maker": "67 TFLOP/s", "L2 cache": "50 MiB"}
+    reference = replace(
+        ON_CARD,
+        device=replace(ON_CARD.device, facts=named),
+        facts=ReferenceFacts(rates=DeviceRates(copy_gb_s=3000.0)),
+    )
+    text = compact(make_plan(reference=reference)).stable_text
+    assert "- Device: H100: L2 cache 50 MiB\n" in text
+    bare = replace(reference, facts=None)
+    assert "float32, by its maker 67" in compact(make_plan(reference=bare)).stable_text
+
+
+def test_a_first_design_has_all_chosen_cards() -> None:
+    """Who begins with the module sees what was chosen for the task."""
+    chosen = [card.title for card in choose_cards(MATMUL, ON_CARD)]
+    assert len(chosen) == 3
+    for work in (make_plan(), solve(), write(PLAN)):
+        assert chosen == titles(work)
+
+
+@pytest.mark.parametrize("score_us", [8.0, 20.0])
+def test_a_source_near_its_floor_has_no_card(score_us: float) -> None:
+    """Far from the floor the first card is shown if its technique is not in the source yet."""
+    node = replace(NODE, score_us=score_us)
+    first = choose_cards(MATMUL, ON_CARD)[:1]
+    assert titles(make_plan(node=node)) == [card.title for card in first if score_us > 10.0]
+    using = replace(node, source=f"{node.source}# {first[0].code}")
+    assert titles(make_plan(node=using)) == []
+
+
+def test_a_coder_has_the_cards_that_its_plan_is_about() -> None:
+    """Fragments of wgmma for a plan with wgmma, with the card whose functions they call."""
+    shown = titles(write(PLAN, node=NODE))
+    assert any("wgmma" in title for title in shown)
+    assert titles(write(replace(PLAN, advice="Fuse both loops."), node=NODE)) == []
+
+
+def test_a_repair_has_the_cards_that_its_source_is_about() -> None:
+    """A wrong fragment is found by a right one."""
+    wrong = Verdict(verdict=Outcome.WRONG, stage="check", reason="Row 3 differs")
+    node = replace(NODE, verdict=wrong, score_us=None)
+    assert titles(repair(PLAN, node=node)) == []
+    using = replace(node, source=f"{node.source}# wgmma.mma_async")
+    assert any("wgmma" in title for title in titles(repair(PLAN, node=using)))
+
+
+def test_whole_sentences_are_left_of_a_long_idea() -> None:
+    """No sentence is cut in the middle where one fits."""
+    assert sentences("One. Two three. Four five six.", 20) == "One. Two three."
+    assert sentences("One. Two.", 20) == "One. Two."
+    assert "cards" in get_args(SectionKind)
