@@ -64,6 +64,27 @@ def cpu_time_s(pid: int) -> float:
     return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S
 
 
+def busy_s(processors: Set[int]) -> float | None:
+    """Return how long these processors have been busy since boot, added up; None if unknown.
+
+    That includes the time in which a virtual processor was ready and the host ran another one.
+    """
+    try:
+        lines = (PROC / "stat").read_text("ascii").splitlines()
+        counts = [line.split() for line in lines if line.startswith("cpu") and line[3].isdigit()]
+        # user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two
+        return (
+            sum(
+                sum(map(int, (*fields[1:4], *fields[6:9])))
+                for fields in counts
+                if int(fields[0][3:]) in processors
+            )
+            / TICKS_PER_S
+        )
+    except (OSError, ValueError):
+        return None
+
+
 def thread_cpu_time_s(pid: int) -> float:
     """Return the processor time of a process's living threads, counted in nanoseconds.
 
@@ -78,6 +99,24 @@ def thread_wait_s(pid: int) -> float:
     0 where the kernel does not count it.
     """
     return _schedstat_s(pid, 1)
+
+
+def thread_cpu_times_s(pid: int) -> dict[int, float]:
+    """Return the processor time of each living thread; {} where the kernel does not count it."""
+    found = {}
+    for thread in _threads(pid):
+        with suppress(OSError, ValueError, IndexError):
+            stat = Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes()
+            found[int(thread)] = int(stat.split()[0]) / 1e9
+    return found
+
+
+def this_processor() -> int | None:
+    """Return the processor that runs this thread; None where the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = Path("/proc/thread-self/stat").read_bytes()
+        return int(stat.rpartition(b")")[2].split()[36])
+    return None
 
 
 def main_thread_wait_s(pid: int) -> float:

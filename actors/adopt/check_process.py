@@ -23,7 +23,7 @@ def check_apart(folder: StageFolder, seconds: float, say: Callable[[str], None])
     """Run the check in child processes until one ends; drop the winners that ended others."""
     count = len(folder.read("fit.json", Fit, "adopt.py fit").winners)
     dropped: dict[str, str] = {}
-    folder.remove("check.json", DROPPED, PROGRESS)
+    folder.remove("check.json", "report.md", DROPPED, PROGRESS)
     for _ in range(count + 1):
         folder.write(DROPPED, dropped)
         command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]

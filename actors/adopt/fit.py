@@ -27,7 +27,8 @@ from actors.adopt.taken_tasks import Take, TakenTask
 from protocol.layouts import Layout
 
 PACKAGE = "stark_fitted"
-LATER_FILES = ("check.json", "report.md")
+UNFINISHED = f".{PACKAGE}.part"  # the package while it is written
+LATER_FILES = ("report.md", "check.json")  # the last one first
 SPEEDUP_UNKNOWN = 0.0
 
 
@@ -95,7 +96,7 @@ def fit(
         raise NoWinnerError(
             f"no winner for any of {len(without)} tasks: run them first, or name a run with --run"
         )
-    folder.remove("fit.json", *LATER_FILES)
+    folder.remove(*LATER_FILES, "fit.json")
     _write_package(folder, taken.tasks, winners, file.build())
     result = Fit(winners=winners, without=without)
     folder.write("fit.json", result)
@@ -107,9 +108,9 @@ def fit(
     return result
 
 
-def load_package(folder: StageFolder) -> Any:
+def load_package(folder: StageFolder, written_as: str = PACKAGE) -> Any:
     """Import the package of a stage folder anew."""
-    path = folder.path / PACKAGE / "__init__.py"
+    path = folder.path / written_as / "__init__.py"
     if not path.is_file():
         raise AdoptError(f"{folder.path} has no {PACKAGE}: run `adopt.py fit {folder.path}` first")
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
@@ -225,17 +226,18 @@ def _write_package(
     winners: Sequence[FittedWinner],
     model: torch.nn.Module,
 ) -> None:
-    """Write the package: the runtime, the winners, and sites.json."""
-    shutil.rmtree(folder.path / PACKAGE, ignore_errors=True)
+    """Write the package, whole or not at all: the runtime, the winners, and sites.json."""
+    package, unfinished = folder.path / PACKAGE, folder.path / UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
     for name, text in package_texts().items():
-        folder.write_text(f"{PACKAGE}/{name}", text)
-    structure = load_package(folder).structure
+        folder.write_text(f"{UNFINISHED}/{name}", text)
+    structure = load_package(folder, UNFINISHED).structure
     by_name = {task.name: task for task in tasks}
     sites = []
     for number, winner in enumerate(winners):
         task = by_name[winner.name]
         module = f"winner_{number}"
-        folder.write_text(f"{PACKAGE}/{module}.py", _text(Path(winner.file)))
+        folder.write_text(f"{UNFINISHED}/{module}.py", _text(Path(winner.file)))
         sites.append(
             _Site(
                 name=task.name,
@@ -250,4 +252,6 @@ def _write_package(
                 gradients=task.gradients,
             )
         )
-    folder.write(f"{PACKAGE}/sites.json", {"winners": sites})
+    folder.write(f"{UNFINISHED}/sites.json", {"winners": sites})
+    shutil.rmtree(package, ignore_errors=True)
+    unfinished.rename(package)

@@ -18,7 +18,7 @@ from actors.adopt.module_profile import DeviceProfile, profile_steps
 from actors.adopt.site_groups import SiteGroup, site_groups
 from actors.adopt.stage_folder import ModelRecord, StageFolder, file_hash
 
-LATER_FILES = ("take.json", "fit.json", "check.json", "report.md")
+LATER_FILES = ("report.md", "check.json", "fit.json", "take.json")  # the last one first
 REGIMES = ("eager", "compile", "cudagraph")
 PROFILED_ROUNDS = 3
 STEP_S = 2.0  # for the median time of a step
@@ -79,7 +79,7 @@ def look(
     measured = [_regime(name, file, model, batches, step_ms) for name in regimes]
     result = msgspec.structs.replace(found, regimes=measured)
     record = ModelRecord(path=str(file.path.resolve()), sha256=file_hash(file.path), batches=count)
-    folder.remove(*LATER_FILES)
+    folder.remove(*LATER_FILES, "look.json")  # an older look is none of this model.json
     folder.write("model.json", record)
     folder.write_text("look.txt", "\n".join(look_lines(result)) + "\n")
     folder.write("look.json", result)

@@ -22,7 +22,7 @@ from actors.adopt.step_results import has_backward
 from actors.adopt.taken_tasks import NotTaken, Options, Take, TakenTask
 from actors.adopt.task_making import ModelSteps, TaskMaker, costly_kinds
 
-LATER_FILES = ("fit.json", "check.json", "report.md")
+LATER_FILES = ("report.md", "check.json", "fit.json")  # the last one first
 ROUNDS = 3  # of all batches, to learn how long calls take
 
 
@@ -32,7 +32,7 @@ def take(folder: StageFolder, options: Options, say: Callable[[str], None]) -> T
     found = folder.read("look.json", Look, "adopt.py look")
     model = file.build()
     batches = file.batches(record.batches)
-    folder.remove("take.json", *LATER_FILES)
+    folder.remove(*LATER_FILES, "take.json")
     for name in ("tasks", FOLDER):
         shutil.rmtree(folder.path / name, ignore_errors=True)
     stage = _TakeStage(folder, options, found, model_steps(file, model, batches))

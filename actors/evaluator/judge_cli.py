@@ -262,7 +262,7 @@ def _interval_text(verdict: Verdict) -> str:
         return "no interval"
     low, high = verdict.speedup_ci95
     if high > verdict_annotations.WIDE * low:
-        return "95 %: anything, the machine was too busy to say"
+        return f"95 %: {low:.3g} to {high:.3g}, which says nothing"
     return f"95 %: {low:.3f} to {high:.3f}"
 
 

@@ -54,9 +54,8 @@ def verdict_figures(
         )
     low, high = timed.ci95 or (1.0, 1.0)
     if high > WIDE * low:
-        more += (
-            "; the groups are too far apart to say how fast it is: judge it again on a machine "
-            "with less other work"
+        more += "; the groups are too far apart to say how fast it is" + (
+            "" if timed.is_quiet else ": judge it again on a machine with less other work"
         )
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:

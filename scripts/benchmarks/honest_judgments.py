@@ -39,6 +39,7 @@ from scripts.benchmarks.honest_kernels import OWN_MODULE, honest_kernels
 from scripts.benchmarks.machine_info import machine
 
 ROOT = Path(__file__).parents[2]
+WANTED = 300  # judgments
 EXCLUDED_BY = 0.03
 BESIDE_EVERY = 3  # one judgment in three is beside the other program
 TIME_S = 0.5  # of samples: many short judgments show more than few long ones
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
         prog="python -m scripts.benchmarks.honest_judgments"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
-    parser.add_argument("--count", type=int, default=300, help="judgments (300)")
+    parser.add_argument("--count", type=int, default=WANTED, help=f"judgments ({WANTED})")
     parser.add_argument("--seconds", type=float, default=450.0, help="at most (450)")
     parser.add_argument("--share", type=share, default=(1, 1), help="I/N: a part of them")
     flags = parser.parse_args(arguments)
@@ -132,9 +133,12 @@ class Judgments:
                 self._judged["beside"] += is_beside
                 self._names.add(each.name)
         judged = self._judged
+        spent_s = time.monotonic() - began
+        all_s = WANTED * spent_s / max(judged["all"], 1)
         print(
             f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
-            f"another program, in {time.monotonic() - began:.0f} s: "
+            f"another program, in {spent_s:.0f} s ({WANTED} of them: {all_s / 60:.0f} min at this "
+            "rate, divided by the devices that share them): "
             f"{judged['not correct']} not correct; "
             f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
             "exclude 1 by more than 3 %",

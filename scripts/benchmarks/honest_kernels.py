@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Literal, get_args
 
 from protocol.values import DeviceKind, Value
 
@@ -124,6 +128,13 @@ class ModelNew(nn.Module):
 """
 
 
+Kind = Literal["launches", "memory", "arithmetic", "gigabytes"]
+LAUNCHES = re.compile(
+    r"gelu (10 KB|1 MB|4 MB)|raw relu (1|16) MB|triton relu 10 KB|product 256|small|add 40 B|a view"
+)
+ARITHMETIC = re.compile(r"product|attention|convolution|raw sines")
+
+
 class HonestKernel(Value, frozen=True, kw_only=True):
     """A task and an honest candidate for it."""
 
@@ -136,6 +147,26 @@ class HonestKernel(Value, frozen=True, kw_only=True):
         """How many of them its inputs or outputs have, as its name says."""
         found = re.search(r"(\d+) GB$", self.name)
         return int(found[1]) if found else 0
+
+    @property
+    def kind(self) -> Kind:
+        """What bounds it on a card."""
+        if self.gigabytes:
+            return "gigabytes"
+        if LAUNCHES.match(self.name):
+            return "launches"
+        return "arithmetic" if ARITHMETIC.match(self.name) else "memory"
+
+
+def in_drawn_order(kernels: Sequence[HonestKernel], seed: str) -> list[HonestKernel]:
+    """Return the kernels in an order that a text decides, their kinds in turn.
+
+    So the first ones are a fair choice, however many there is time for.
+    """
+    shuffled = sorted(kernels, key=lambda each: sha256(f"{seed} {each.name}".encode()).digest())
+    of_kinds = [[each for each in shuffled if each.kind == kind] for kind in get_args(Kind)]
+    rows = itertools.zip_longest(*of_kinds)
+    return [each for row in rows for each in row if each is not None]
 
 
 def task_source(forward: str, *inputs: str, init: str = "pass") -> str:
@@ -157,19 +188,22 @@ def honest_kernels(device: DeviceKind) -> list[HonestKernel]:
 
 
 def corner_kernels(device: DeviceKind) -> list[HonestKernel]:
-    """Return kernels at the ends of what can be judged: microseconds, and seconds."""
+    """Return kernels at the end of what can be judged: calls of seconds."""
     size, products = (8192, 95) if device == "cuda" else (2048, 16)
     chain = f"[y := x] and [y := torch.tanh(y @ x) for _ in range({products})][-1]"
+    return [_library("products of seconds", chain, f"torch.randn({size}, {size})")]
+
+
+def _shortest() -> list[HonestKernel]:
     return [
         _library("add 40 B", "x + 1", "torch.randn(10)"),
         _library("a view", "x.t()", "torch.randn(64, 256)"),
-        _library("products of seconds", chain, f"torch.randn({size}, {size})"),
     ]
 
 
 def _for_card() -> list[HonestKernel]:
     """Those whose inputs and outputs take seconds to prepare come last, the largest at the end."""
-    found = [*_library_kernels(), *_written_kernels()]
+    found = [*_library_kernels(), *_written_kernels(), *_shortest()]
     return sorted(found, key=lambda kernel: kernel.gigabytes)
 
 
@@ -255,6 +289,7 @@ SIZES = (
 
 def _for_host() -> list[HonestKernel]:
     return [
+        *_shortest(),
         _library("relu 10 KB", "torch.relu(x)", "torch.randn(2560)"),
         _library("relu 1 MB", "torch.relu(x)", "torch.randn(1 << 18)"),
         _library("gelu 1 MB", "F.gelu(x)", "torch.randn(1 << 18)"),

@@ -5,7 +5,8 @@
 
 It runs the commands that measure the judge, one after the other, and prints what they print: on a
 card in less than 300 seconds, or with --brief, which takes fewer kernels, in less than 110.
-Nothing is selected or corrected by hand.
+Nothing is selected or corrected by hand: the order of the honest kernels is drawn by the commit,
+their kinds in turn, and those for which there is no time are counted.
 """
 
 from __future__ import annotations
@@ -37,26 +38,16 @@ class Part(Value, frozen=True, kw_only=True):
     brief_s: float = 0.0
 
 
-FIRST_KERNELS = (
-    *("gelu 256 MB", "product 4096", "gelu 10 KB", "layer norm 128 MB", "triton relu 64 MB"),
-    *("attention bf16", "small chain", "sum 256 MB", "convolution", "product 256"),
-)
-EXTREME_KERNELS = ("pool 2 GB", "sum 8 GB", "gelu 1 GB", "product 8192", "add 40 B", "a view")
-OTHER_KERNELS = (
-    *("raw relu 16 MB", "product 1024", "small layers", "batch norm 102 MB", "outer 256 MB"),
-    *("triton relu 10 KB", "gelu 4 MB", "softmax 64 MB", "max pool 205 MB", "raw sines 16 MB"),
-    *("product bf16 4096", "embedding", "gelu 64 MB", "sort 16 MB", "raw relu 256 MB"),
-    *("transpose 64 MB", "add 64 MB", "product bf16 8192", "cumsum 64 MB", "clone 128 MB"),
-)
+COMMIT = "COMMIT"  # replaced by the commit that is measured
 # Where a part gets less time than it wants, its most telling lines come first.
 PARTS = {
     "truth": Part(
         title="Figures of honest kernels beside an ordinary clock",
         module="scripts.benchmarks.truth",
-        arguments=("--time-s", "0.9", *FIRST_KERNELS, *EXTREME_KERNELS, *OTHER_KERNELS),
+        arguments=("--time-s", "0.9", "--draw", COMMIT),
         host=(),
-        on_card_s=170.0,
-        brief=("--time-s", "0.9", *FIRST_KERNELS),
+        on_card_s=150.0,
+        brief=("--time-s", "0.9", "--draw", COMMIT),
         brief_s=60.0,
     ),
     "mix": Part(
@@ -69,7 +60,7 @@ PARTS = {
     "honest": Part(
         title="Honest candidates, a third of them beside another program",
         module="scripts.benchmarks.honest_judgments",
-        on_card_s=25.0,
+        on_card_s=55.0,
     ),
     "corpus": Part(
         title="Hostile and honest candidates",
@@ -94,15 +85,19 @@ A figure is the time of a block of calls, each on inputs of its own that a trust
 before, less what a block takes besides its calls, divided by the calls.  The judge's clock runs
 from the moment in which a frozen process goes on until it has answered, is frozen again, and a card
 has nothing left to do.  Reference and candidate are timed in turn (A B B A), and the interval is
-that of the median of the groups' ratios.  The ordinary clock is CUDA events over inputs in turn (a
-host's clock on a host), right after each group; how far off the judge is, is the median over them.
+that of the median of the groups' ratios.  Honest kernels are also timed by CUDA events (a host's
+clock on a host) around the same calls, in their own process, and by a process apart after each
+group, whose interval says how much the machine's speed changed in between.  How far off the judge
+is, is the median over the groups.
 [Decision 081](decisions/081-one-figure-from-trusted-inputs.md) has the reasons, and so have
 [100](decisions/100-what-a-block-takes-besides-its-calls.md),
-[111](decisions/111-blocks-of-few-calls-and-late-answers.md) and
-[112](decisions/112-values-of-calls-differ.md).
+[111](decisions/111-blocks-of-few-calls-and-late-answers.md),
+[112](decisions/112-values-of-calls-differ.md) and
+[119](decisions/119-the-same-calls-by-their-own-clock.md).
 
 This page is the output of `python -m scripts.benchmarks.judge_page` on one commit.  Nothing in it
-is selected or corrected by hand; a part that is not over in its time says so.
+is selected or corrected by hand: the commit decides the order of the honest kernels, so those that
+there is time for are a fair choice.  A part that is not over in its time says so.
 """
 
 
@@ -116,14 +111,16 @@ def main(arguments: list[str]) -> int:
     flags = parser.parse_args(arguments)
     print(INTRODUCTION)
     date = time.strftime("%Y-%m-%d")
-    print(f"Commit {flags.commit or commit()}, {date}, {machine()}.", flush=True)
+    measured = flags.commit or commit()
+    print(f"Commit {measured}, {date}, {machine()}.", flush=True)
     for name in flags.part or list(PARTS):
-        print_part(PARTS[name], flags.device, is_brief=flags.brief and flags.device == "cuda")
+        is_brief = flags.brief and flags.device == "cuda"
+        print_part(PARTS[name], flags.device, measured, is_brief=is_brief)
     return 0
 
 
-def print_part(part: Part, device: str, *, is_brief: bool) -> None:
-    """Run one part's command, and print its section."""
+def print_part(part: Part, device: str, measured: str, *, is_brief: bool) -> None:
+    """Run one part's command, and print its section; `measured`: the commit."""
     if is_brief and part.brief is None:
         return
     chosen = part.arguments
@@ -134,7 +131,8 @@ def print_part(part: Part, device: str, *, is_brief: bool) -> None:
     seconds = part.brief_s if is_brief else part.on_card_s
     limit_s = seconds if device == "cuda" else HOST_FACTOR * seconds
     limit = ["--seconds", f"{LIMIT_SHARE * limit_s:.0f}"] if part.has_limit else []
-    words = [part.module, "--device", device, *limit, *chosen]
+    drawn = [measured if word == COMMIT else word for word in chosen]
+    words = [part.module, "--device", device, *limit, *drawn]
     shown = " ".join(f'"{word}"' if " " in word else word for word in words)
     print(f"\n## {part.title}\n\n`python -m {shown}`\n\n```text", flush=True)
     print_output([sys.executable, "-u", "-m", *words], limit_s)

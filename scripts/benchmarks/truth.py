@@ -1,19 +1,27 @@
 """The judge's figures of honest kernels beside those of an ordinary clock, in one run.
 
-    python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [--seconds S] [NAME …]
+    python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [--seconds S] [--draw TEXT]
+        [NAME …]
 
-Each kernel (in the order of the NAMEs, if there are any) is judged, and after each of the judge's
-groups it is timed in this process over inputs in turn: by CUDA events on a card, by the clock on a
-host, which has to be quiet.  Both launch their calls on the same processor.  How far the judge is
-off is the median over the groups.  The exit status is 1 if the median kernel is off by more than
-1 %, or one kernel by more than 3 %.
+Each kernel (in the order of the NAMEs, if there are any) is judged, and two other clocks time it:
+
+- its own process, by CUDA events (on a host by its clock) around the second half of the calls of
+  each block that the judge times.  These are the same calls at the same moment, on inputs in turn.
+- a process apart that does nothing else (`ordinary_clock`), on the same processor after each of the
+  judge's groups.  It tells whether the judge's processes make a kernel slower than others do.  A
+  host's processors may change their speed by a half within milliseconds, so that calls which are
+  little more than a launch differ from one moment to the next: the interval says by how much.
+
+How far the judge is off is the median over the groups.  With --draw the kernels come in an order
+that the text decides, those bound by launches, by memory, by arithmetic and those of gigabytes in
+turn: with too few --seconds for all, the choice is nobody's.  The exit status is 1 if the judge is
+off by more than 1 % for the median kernel or by more than 3 % for one (of calls under 5 µs, by more
+than 0.5 µs), or if the whole interval of the process apart is beyond 3 %.
 """
 
 from __future__ import annotations
 
-import gc
 import math
-import os
 import sys
 import tempfile
 import time
@@ -21,8 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import mean, median
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from actors.cli import OneLineParser
@@ -30,22 +37,23 @@ from actors.evaluator import evaluation
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from actors.evaluator.sandbox.child_failures import CandidateFault
+from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
-from actors.evaluator.timing.timing_statistics import Timing
+from actors.evaluator.timing.timing_statistics import TimedGroup, Timing
 from protocol.settings import Limits
-from protocol.values import DeviceKind, Task, Verdict
-from scripts.benchmarks.honest_kernels import HonestKernel, corner_kernels, honest_kernels
+from protocol.values import DeviceKind, Task, Value, Verdict
+from scripts.benchmarks.honest_kernels import (
+    HonestKernel,
+    corner_kernels,
+    honest_kernels,
+    in_drawn_order,
+)
 from scripts.benchmarks.machine_info import machine
-
-Clock = Callable[[int | None], float]  # by the processor that launches the calls
+from scripts.benchmarks.ordinary_clock import ClockError, OrdinaryClock
 
 MEDIAN_LIMIT, EACH_LIMIT = 0.01, 0.03
-BLOCK_S = {"cpu": 0.02, "cuda": 0.02}  # of calls that are timed together
-MOST_INPUTS = 2048
-HOST_BYTES, CARD_SHARE = 1 << 25, 8  # of inputs and outputs in turn
-WARM_UPS = 3
+SHORT_US, SHORT_LIMIT_US = 5.0, 0.5  # calls that launch nothing: the judge's resolution
 LAUNCH_S, LONGER = 3e-5, 2.5  # calls that are little more than a launch vary by a tenth
-WAKING_S = 0.002  # of calls before the first event, after which a card has no pause
 
 
 def main(arguments: list[str]) -> int:
@@ -54,6 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--time-s", type=float, default=3.0, help="of samples a kernel (3)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kernel begins after")
+    parser.add_argument("--draw", default="", help="the kernels in an order drawn by this text")
     parser.add_argument("names", nargs="*", help="only these kernels (also: corner_kernels)")
     flags = parser.parse_args(arguments)
     standard = honest_kernels(flags.device)
@@ -63,10 +72,14 @@ def main(arguments: list[str]) -> int:
         print(f"no kernel is called {', '.join(unknown)}")
         return 2
     kernels = [by_name[name] for name in flags.names] or standard
+    if flags.draw:
+        kernels = in_drawn_order(kernels, flags.draw)
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
-            return compare_all(judge, flags.device, kernels, flags.time_s, flags.seconds)
+            with OrdinaryClock(flags.device) as clock:
+                comparison = Comparison(judge, clock, flags.device, flags.time_s)
+                return comparison.compare_all(kernels, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -74,213 +87,178 @@ def main(arguments: list[str]) -> int:
             judge.close()
 
 
-def compare_all(
-    judge: Judge, device: DeviceKind, kernels: list[HonestKernel], time_s: float, seconds: float
-) -> int:
-    """Print a row for each kernel that begins in time, and how far off the judge is."""
-    began = time.monotonic()
-    print(f"{machine()}; {len(kernels)} kernels")
-    print(f"{'kernel':26} {'judged µs':>10} {'clock µs':>10} {'off %':>7}  {'ratio':>6}  95 %")
-    deviations: list[float] = []
-    failed = 0
-    with suppress(KeyboardInterrupt):  # what there is until then is summed up
-        for kernel in kernels:
-            if time.monotonic() - began >= seconds:
-                break
-            deviation = compared(judge, device, kernel, time_s)
-            failed += deviation is None
-            deviations += [] if deviation is None else [deviation]
-    left = len(kernels) - len(deviations) - failed
-    spent_s = time.monotonic() - began
-    print(f"{summary(deviations)}; {failed} not timed, {left} not begun in time; {spent_s:.0f} s")
-    sizes = [abs(each) for each in deviations] or [math.inf]
-    return int(failed > 0 or median(sizes) > MEDIAN_LIMIT or max(sizes) > EACH_LIMIT)
+class Comparison:
+    """The judge beside ordinary clocks, kernel by kernel."""
+
+    def __init__(
+        self, judge: Judge, clock: OrdinaryClock, device: DeviceKind, time_s: float
+    ) -> None:
+        """`time_s`: of samples a kernel."""
+        self._judge = judge
+        self._clock = clock
+        self._device = device
+        self._time_s = time_s
+
+    def compare_all(self, kernels: Sequence[HonestKernel], seconds: float) -> int:
+        """Print a row for each kernel that begins in time; return the exit status."""
+        began = time.monotonic()
+        print(f"{machine()}; {len(kernels)} kernels")
+        print(
+            f"{'kernel':18} {'judged µs':>10} {'same calls':>10} {'off %':>7} {'apart µs':>10} "
+            f"{'off %':>7} {'95 %':16} {'ratio':>6} 95 %"
+        )
+        found: list[Deviations] = []
+        failed = 0
+        with suppress(KeyboardInterrupt):  # what there is until then is summed up
+            for kernel in kernels:
+                if time.monotonic() - began >= seconds:
+                    break
+                compared = self._compared(kernel)
+                failed += compared is None
+                found += [] if compared is None else [compared]
+        left = len(kernels) - len(found) - failed
+        spent_s = time.monotonic() - began
+        print(f"{summary(found)}; {failed} not timed, {left} not begun in time; {spent_s:.0f} s")
+        return int(failed > 0 or not found or is_off(found))
+
+    def _compared(self, kernel: HonestKernel) -> Deviations | None:
+        """Print a kernel's row; return how far off the judge is; None: it was not timed."""
+        started = time.monotonic()
+        task = Task(name=kernel.name, source=kernel.task, device=self._device)
+        try:
+            with (
+                self._clock.holding(kernel.candidate),
+                timed_by_all(self._clock, self._sampled_s(kernel)) as times,
+            ):
+                verdict = self._judge.judge(task, kernel.candidate)
+        except ClockError as error:
+            print(f"{kernel.name:18} !! {error}", flush=True)
+            return None
+        if not isinstance(verdict, Verdict) or not verdict.is_correct or not times:
+            print(f"{kernel.name:18} !! {verdict}"[:600], flush=True)
+            return None
+        same = deviation_of([(each.judged_us, each.same_us) for each in times])
+        apart = deviation_of([(each.judged_us, each.apart_us) for each in times])
+        low, high = verdict.speedup_ci95 or (0.0, 0.0)
+        print(
+            f"{kernel.name:18} {verdict.median_us or 0.0:10.2f} {same.clock_us:10.2f} "
+            f"{same.share:+7.2%} {apart.clock_us:10.2f} {apart.share:+7.2%} "
+            f"{f'({apart.low:+.1%} {apart.high:+.1%})':16} "
+            f"{verdict.speedup or 0:6.3f} {low:.3f}-{high:.3f}  {len(times)} groups, timing "
+            f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
+            f"{(verdict.profile or {}).get('timing', '')}",
+            flush=True,
+        )
+        return Deviations(same=same, apart=apart)
+
+    def _sampled_s(self, kernel: HonestKernel) -> float:
+        """Return for how many seconds to sample: longer where passes differ, or are long."""
+        is_launch = self._clock.call_s(None) < LAUNCH_S
+        return LONGER * self._time_s if is_launch or kernel.gigabytes else self._time_s
 
 
-def compared(judge: Judge, device: DeviceKind, kernel: HonestKernel, time_s: float) -> float | None:
-    """Print a kernel's row; return how far off the judge is; None: it was not timed."""
-    started = time.monotonic()
-    with (
-        ordinary_clock(kernel, device) as clock,
-        timed_by_both(clock, sampled_s(kernel, clock, time_s)) as pairs,
-    ):
-        task = Task(name=kernel.name, source=kernel.task, device=device)
-        verdict = judge.judge(task, kernel.candidate)
-    if not isinstance(verdict, Verdict) or not verdict.is_correct or not pairs:
-        print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
-        return None
-    deviation = median(judged / clocked for judged, clocked in pairs) - 1
-    low, high = verdict.speedup_ci95 or (0.0, 0.0)
-    print(
-        f"{kernel.name:26} {verdict.median_us or 0.0:10.2f} "
-        f"{median(clocked for _judged, clocked in pairs):10.2f} {deviation:+7.2%}"
-        f"  {verdict.speedup or 0:6.3f}  {low:.3f}-{high:.3f}  {len(pairs)} groups, timing "
-        f"{verdict.seconds.time:.1f} s of {time.monotonic() - started:.1f} s; "
-        f"{(verdict.profile or {}).get('timing', '')}",
-        flush=True,
-    )
-    return deviation
+class Deviation(Value, frozen=True, kw_only=True):
+    """How far the judge is off for one kernel, as a share of the ordinary clock's figure."""
+
+    clock_us: float
+    share: float
+    low: float  # of the 95 % interval
+    high: float
+
+    @property
+    def limit(self) -> float:
+        """The share that is allowed."""
+        return SHORT_LIMIT_US / self.clock_us if self.clock_us < SHORT_US else EACH_LIMIT
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it is allowed."""
+        return abs(self.share) <= self.limit
+
+    @property
+    def is_surely_beyond(self) -> bool:
+        """Whether the whole interval is beyond what is allowed."""
+        return self.low > self.limit or self.high < -self.limit
 
 
-def summary(deviations: list[float]) -> str:
-    """Return how far off the judge is, over all kernels."""
-    if not deviations:
-        return "no kernel"
-    sizes = [abs(each) for each in deviations]
+def deviation_of(pairs: Sequence[tuple[float, float]]) -> Deviation:
+    """Return how far off the judge is, from its microseconds and the clock's, group by group."""
+    shares = [judged / clocked - 1 for judged, clocked in pairs]
+    low, high = timing_statistics.median_interval(shares) or (-math.inf, math.inf)
+    clock_us = median(clocked for _judged, clocked in pairs)
+    return Deviation(clock_us=clock_us, share=median(shares), low=low, high=high)
+
+
+class Deviations(Value, frozen=True, kw_only=True):
+    """How far the judge is off for one kernel, from each of both clocks."""
+
+    same: Deviation  # calls, timed by their own process
+    apart: Deviation  # calls of another process
+
+
+def is_off(found: Sequence[Deviations]) -> bool:
+    """Whether the judge is off by more than it may be."""
     return (
-        f"{len(deviations)} kernels: median deviation {median(sizes):.2%} "
-        f"(signed {median(deviations):+.2%}), worst {max(sizes):.2%}, "
-        f"{sum(size > EACH_LIMIT for size in sizes)} beyond 3 %"
+        median(abs(each.same.share) for each in found) > MEDIAN_LIMIT
+        or any(not each.same.is_within for each in found)
+        or any(each.apart.is_surely_beyond for each in found)
     )
 
 
-def sampled_s(kernel: HonestKernel, clock: Clock, time_s: float) -> float:
-    """Return for how many seconds a kernel is sampled: longer where passes differ, or are long."""
-    is_launch = clock(None) < LAUNCH_S
-    return LONGER * time_s if is_launch or kernel.gigabytes else time_s
+def summary(found: Sequence[Deviations]) -> str:
+    """Return how far off the judge is, over all kernels."""
+    if not found:
+        return "no kernel"
+    shares = [each.same.share for each in found]
+    apart = [each.apart for each in found]
+    return (
+        f"{len(found)} kernels: from the same calls median {median(map(abs, shares)):.2%} "
+        f"(signed {median(shares):+.2%}), worst {max(map(abs, shares)):.2%}, "
+        f"{sum(not each.same.is_within for each in found)} beyond 3 % (0.5 µs of calls under 5 µs);"
+        f" from a process apart median {median(abs(each.share) for each in apart):.2%}, "
+        f"{sum(not each.is_within for each in apart)} beyond 3 %, "
+        f"{sum(each.is_surely_beyond for each in apart)} with their whole interval"
+    )
+
+
+class GroupTimes(NamedTuple):
+    """Microseconds a call of the candidate in one group, by three clocks."""
+
+    judged_us: float
+    same_us: float
+    apart_us: float
 
 
 @contextmanager
-def timed_by_both(clock: Clock, time_s: float) -> Iterator[list[tuple[float, float]]]:
-    """Have the ordinary clock time a pass after each group of the judge; yield the pairs of µs.
+def timed_by_all(clock: OrdinaryClock, time_s: float) -> Iterator[list[GroupTimes]]:
+    """Have the other clocks time what the judge times, group by group; yield the times."""
+    times: list[GroupTimes] = []
 
-    A machine's speed drifts: calls that are little more than a launch took 8 to 16 µs within two
-    seconds on a virtual machine.
-    """
-    pairs: list[tuple[float, float]] = []
+    class Compared(PairedBenchmark):
+        told_s = 0.0
 
-    class Interleaved(PairedBenchmark):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **{**named, "time_s": time_s})
+
+        def _group(self) -> TimedGroup:
+            self._sides.told_call_s.clear()
+            group = super()._group()
+            self.told_s = mean(self._sides.told_call_s)
+            return group
 
         def run(
             self, on_group: Callable[[int], None] = lambda _groups: None
         ) -> Timing | CandidateFault:
-            def both(number: int) -> None:
+            def all_clocks(number: int) -> None:
                 on_group(number)
                 judged_us = mean(self.groups[-1].candidate)
-                pairs.append((judged_us, clock(self.processor) * 1e6))
+                apart_us = clock.call_s(self.processor) * 1e6
+                times.append(GroupTimes(judged_us, self.told_s * 1e6, apart_us))
 
-            return super().run(both)
+            return super().run(all_clocks)
 
-    with mock.patch.object(evaluation, "PairedBenchmark", Interleaved):
-        yield pairs
-
-
-# --- the ordinary clock --------------------------------------------------------------------------
-
-
-@contextmanager
-def ordinary_clock(kernel: HonestKernel, device: DeviceKind) -> Iterator[Clock]:
-    """Yield what times a call over inputs in turn, in seconds, as an honest engineer would."""
-    import torch  # here: the judge's process does without it otherwise
-
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        module = _imported(kernel.candidate, Path(folder))
-        model = module.ModelNew(*module.get_init_inputs()).to(device)
-        inputs = [_inputs(torch, module, device)]
-        size = _bytes(torch, inputs) + 2 * _bytes(torch, model(*inputs[0]))
-        call_s = min(_pass_s(torch, model, inputs * 3, [], device) / 3 for _pass in range(3))
-        budget = HOST_BYTES if device == "cpu" else torch.cuda.mem_get_info()[0] // CARD_SHARE
-        most = min(MOST_INPUTS, int(BLOCK_S[device] / call_s), int(budget // size))
-        while len(inputs) < most:
-            inputs.append(_inputs(torch, module, device))
-        waking = inputs[: max(1, int(WAKING_S / call_s))] if device == "cuda" else []
-        outputs: list[object] = []
-
-        def clock(processor: int | None) -> float:
-            with torch.no_grad(), only_on(processor):
-                return _pass_s(torch, model, inputs, outputs, device, waking) / len(inputs)
-
-        for _pass in range(WARM_UPS):
-            clock(None)
-        yield clock
-        for held in (inputs, outputs, waking):
-            held.clear()
-    if device == "cuda":
-        torch.cuda.empty_cache()
-
-
-@contextmanager
-def only_on(processor: int | None) -> Iterator[None]:
-    """Have this thread run on one processor."""
-    allowed = os.sched_getaffinity(0)
-    try:
-        if processor is not None:
-            os.sched_setaffinity(0, {processor})
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
-def _imported(source: str, folder: Path) -> ModuleType:
-    import importlib.util
-
-    path = folder / "kernel.py"  # a file: Triton reads the source of its kernels
-    path.write_text(source, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("kernel", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} can't be imported")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _inputs(torch: Any, module: ModuleType, device: str) -> list[object]:
-    with torch.device(device):
-        return list(module.get_inputs())
-
-
-def _bytes(torch: Any, value: object) -> int:
-    if isinstance(value, torch.Tensor):
-        return int(value.nbytes)
-    return sum(_bytes(torch, each) for each in value) if isinstance(value, list | tuple) else 0
-
-
-def _pass_s(
-    torch: Any,
-    model: Any,
-    inputs: list[list[object]],
-    outputs: list[object],
-    device: str,
-    waking: Sequence[list[object]] = (),
-) -> float:
-    """Return the seconds of one call on each of the inputs; each output replaces its last one.
-
-    `waking`: inputs of calls that wake a card before.  Python's garbage collector rests, as in
-    `timeit`: it has much to look at in this process.
-    """
-    gc.disable()
-    try:
-        return _pass_with_events_s(torch, model, inputs, outputs, device, waking)
-    finally:
-        gc.enable()
-
-
-def _pass_with_events_s(
-    torch: Any,
-    model: Any,
-    inputs: list[list[object]],
-    outputs: list[object],
-    device: str,
-    waking: Sequence[list[object]],
-) -> float:
-    outputs += [None] * (len(inputs) - len(outputs))
-    if device == "cpu":
-        began = time.perf_counter()
-        for number, given in enumerate(inputs):
-            outputs[number] = model(*given)
-        return time.perf_counter() - began
-    first, last = (torch.cuda.Event(enable_timing=True) for _event in range(2))
-    torch.cuda.synchronize()
-    for given in waking:
-        model(*given)
-    first.record()
-    for number, given in enumerate(inputs):
-        outputs[number] = model(*given)
-    last.record()
-    torch.cuda.synchronize()
-    return float(first.elapsed_time(last)) / 1e3
+    with mock.patch.object(evaluation, "PairedBenchmark", Compared):
+        yield times
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 import msgspec
 import torch
-import torch.utils.cpp_extension  # the forked processes need not import it
 
 from actors.cli import OneLineParser
 from actors.evaluator.fastbuild import (
@@ -43,34 +42,32 @@ KINDS = (
     "cuda_autograd",
     "cuda_thrust",
 )
+# What is imported before a process is forked.
+IMPORTED = ["actors.evaluator.fastbuild.candidate_import", "scripts.benchmarks.builds"]
 LIMIT_S = 60.0
 LEAST_S = 8.0  # that must be left for one more kind
+
+
+def start_fork_server() -> None:
+    """Have a process import what builds need; importing torch's builds must not use CUDA there."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    multiprocessing.set_forkserver_preload(IMPORTED)
+    forkserver.ensure_running()
 
 
 def warm_import(name: str, store: Path) -> ImportReport:
     """Import one candidate in a forked process, with the toolkit in `store`."""
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch) / "report.json"
-        status = _forked(_import_and_report, name, store, Path(scratch), answer)
+        child = multiprocessing.get_context("forkserver").Process(
+            target=_import_and_report, args=(name, store, Path(scratch), answer)
+        )
+        child.start()
+        child.join()
         if not answer.exists():
-            ended = f"the import ended its process with status {status}"
+            ended = f"the import ended its process with status {child.exitcode}"
             return ImportReport(seconds=0.0, error=ended)
         return msgspec.json.decode(answer.read_bytes(), type=ImportReport)
-
-
-def _forked(function: Callable[..., None], *arguments: object) -> int | None:
-    """Call `function` in a forked process: one that has used CUDA can't be forked any more."""
-    child = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-    child.start()
-    child.join()
-    return child.exitcode
-
-
-def _prepare(store: Path, names: list[str]) -> None:
-    try:
-        prepare_toolkit(store, flag_sets_for(names))
-    except (PrecompiledHeaderError, ToolkitMissingError) as error:
-        print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
 
 
 def _import_and_report(name: str, store: Path, scratch: Path, answer: Path) -> None:
@@ -109,9 +106,13 @@ def main(arguments: list[str]) -> int:
     names = flags.names or list(KINDS)
     print(f"{machine()}, torch {torch.__version__}", flush=True)
     failed = 0
+    start_fork_server()
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
-        _forked(_prepare, store, names)
+        try:
+            prepare_toolkit(store, flag_sets_for(names))
+        except (PrecompiledHeaderError, ToolkitMissingError) as error:
+            print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
         print(f"prepared for {len(names)} kinds in {time.monotonic() - began:.1f} s", flush=True)
         for name in names:
             if time.monotonic() - began > flags.limit_s - LEAST_S:

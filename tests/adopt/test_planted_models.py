@@ -28,14 +28,14 @@ def refuse_other_reasons(result: Check, kinds: dict[str, str]) -> None:
     trials = {trial.name: trial for trial in result.trials}
     assert set(kinds) == set(trials)
     for name, kind in kinds.items():
+        trial = trials[name]
         if kind != "right":
-            assert not trials[name].kept, (name, kind, trials[name])
-            said = trials[name].reason
-            assert any(word in said for word in REASONS[kind]), (name, kind, said)
+            assert not trial.kept, (kind, trial)
+            assert any(word in trial.reason for word in REASONS[kind]), (kind, trial)
         else:
-            assert trials[name].accuracy is not None
-            assert trials[name].accuracy.is_right, trials[name]
-            assert trials[name].expected_calls == trials[name].kernel_calls > 0, trials[name]
+            assert trial.accuracy is not None
+            assert trial.accuracy.is_right, trial
+            assert trial.expected_calls == trial.kernel_calls > 0, trial
 
 
 @pytest.mark.long

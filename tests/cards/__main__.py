@@ -68,10 +68,10 @@ def _run(card: Card, prepared: Future[Call], device: str, results: list[CardResu
             if device == "cuda":
                 torch.cuda.synchronize()
             results.append(result)
-            times = ""
+            times = f"{result.us:9.1f} us" if result.us is not None else ""
             if result.us is not None and result.torch_us is not None:
                 ratio = result.torch_us / result.us
-                times = f"{result.us:9.1f} us, torch {result.torch_us:9.1f}, {ratio:6.2f}x"
+                times += f", torch {result.torch_us:9.1f}, {ratio:6.2f}x"
             print(
                 f"{'ok   ' if result.is_right else 'WRONG'} {result.name:26} {result.sizes:44.44}"
                 f" error {result.error:8.1e} (torch {result.torch_error:8.1e})"

@@ -17,11 +17,13 @@ from sample_kinds import (
     linear,
     max_pool,
     norms,
+    product_maxima,
     products,
     recurrence,
     row_sum,
     rows,
     scaled_norm,
+    scan,
     softmax,
 )
 from torch.nn import functional
@@ -122,12 +124,24 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         products(1, 4096, 4096, 4096, is_timed=True),
         products(64, 512, 512, 512, is_timed=True),
     ],
+    "cuda-mma-half": [
+        product_maxima(128, 256, 64),
+        product_maxima(264 * 128, 8192, 64, is_timed=True),
+    ],
+    "cuda-row-scan": [scan(3, 8), scan(7, 4100), scan(8192, 8192, timed=True)],
+    "cuda-scan-look-back": [
+        scan(3, 20, words=4),
+        scan(5, 409700, words=1 + 5 * 101),
+        scan(8, 4 * MEGA, words=1 + 8 * 1024, timed=True),
+    ],
     "cuda-attention-softmax": [
         rows(32, 64, softmax, same=True, tolerance=2e-5),
-        rows(65536, 64, softmax, same=True, tolerance=2e-5, is_timed=True),
+        rows(65536, 64, softmax, same=True, tolerance=2e-5, is_timed=True, is_part=True),
     ],
     "cuda-attention-bf16x3": [
         attention(2, 192, 64, is_causal=True),
+        attention(3, 128, 32, is_causal=True),
+        attention(2, 320, 128, is_causal=True),
         attention(64, 2048, 64, is_causal=True, timed=True),
     ],
     "cuda-grid-barrier": [recurrence(64, 7), recurrence(1024, 512, timed=True)],

@@ -31,11 +31,13 @@ class Sample:
     flops: float = 0.0
     steps: int = 0  # of a recurrence: its figure is the time of one
     is_timed: bool = False
+    is_part: bool = False  # a step of a larger kernel: torch's operation is no comparison
+    dtype: torch.dtype = torch.float32  # of inputs and outputs
 
     @property
     def bytes(self) -> int:
         """What the least of reading inputs and writing outputs moves."""
-        return 4 * sum(_size(shape) for shape in (*self.inputs, *self.outputs))
+        return self.dtype.itemsize * sum(_size(shape) for shape in (*self.inputs, *self.outputs))
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -50,7 +52,9 @@ def make_inputs(sample: Sample, device: str, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator(device=device).manual_seed(seed)
     scales = sample.scales or [1.0] * len(sample.inputs)
     return [
-        torch.randn(shape, device=device, generator=generator) * scale + sample.offset
+        (torch.randn(shape, device=device, generator=generator) * scale + sample.offset).to(
+            sample.dtype
+        )
         for shape, scale in zip(sample.inputs, scales, strict=True)
     ]
 
@@ -74,6 +78,34 @@ def gemm(
         tolerance=tolerance,
         flops=2.0 * m * n * k,
         is_timed=is_timed,
+    )
+
+
+def product_maxima(m: int, n: int, k: int, *, is_timed: bool = False) -> Sample:
+    """The maximum of each row of A B^T in bfloat16, which has 8 bits; torch stores the product."""
+    return Sample(
+        inputs=[(m, k), (n, k)],
+        outputs=[(m,)],
+        sizes=[m, n, k],
+        compute=lambda a, b: (a @ b.T).amax(1),
+        tolerance=4e-3,
+        flops=2.0 * m * n * k,
+        is_timed=is_timed,
+        dtype=torch.bfloat16,
+    )
+
+
+def scan(r: int, n: int, *, words: int = 0, timed: bool = False) -> Sample:
+    """Inclusive prefix sums of rows; `words`: of 8 bytes of scratch."""
+    return rows(
+        r,
+        n,
+        lambda x: x.cumsum(-1),
+        same=True,
+        scratch=[2 * words] if words else [],
+        tolerance=5e-6,
+        offset=0.1,
+        is_timed=timed,
     )
 
 
@@ -228,7 +260,7 @@ def attention(
     return Sample(
         inputs=[(heads, length, d)] * 3,
         outputs=[(heads, length, d)],
-        sizes=[heads, length],
+        sizes=[heads, length, d],
         compute=lambda q, k, v: functional.scaled_dot_product_attention(
             q, k, v, is_causal=is_causal
         ),

@@ -103,3 +103,11 @@ def test_a_card_without_place_for_what_it_needs_gives_its_place_to_the_next() ->
 def test_a_card_for_a_type_is_for_tasks_with_it(inputs: str, shown: list[str]) -> None:
     """Split products help float32 alone; a task whose inputs have no such type may still use it."""
     assert shown == chosen([card("split", dtype="float32")], inputs)
+
+
+@pytest.mark.parametrize("inputs", ["bfloat16[8, 8]", "float16[8, 8], int64[8]"])
+def test_a_card_may_be_for_several_types(inputs: str) -> None:
+    """A card for both halves is for a task with either, and not for float32."""
+    halves = [card("half", dtype="bfloat16, float16")]
+    assert ["half"] == chosen(halves, inputs)
+    assert [] == chosen(halves, "float32[8, 8]")

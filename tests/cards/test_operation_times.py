@@ -47,6 +47,7 @@ def times(shares: dict[str, float]) -> tuple[OperationTime, ...]:
             {"aten::addmm": 0.5, "aten::bmm": 0.3, "aten::_softmax": 0.2},
             ["attention", "matmul", "softmax"],
         ),
+        (("scan", "elementwise"), {"aten::cumsum": 0.8, "aten::mul": 0.2}, ["scan", "elementwise"]),
         (("conv", "pool"), {"my::kernel": 1.0}, ["conv", "pool"]),
         (("conv", "pool"), {}, ["conv", "pool"]),
     ],

@@ -77,6 +77,12 @@ def test_a_block_has_no_more_calls_than_fit(inputs: int, outputs: int, free: int
         assert calls == MOST
 
 
+def test_eight_gigabytes_have_blocks_of_four_calls() -> None:
+    """The first call of a block takes longer than the others: one call alone says too little."""
+    assert task_of((8, 0)).block_calls(70 * GIB, 4) == 4
+    assert task_of((8, 8)).block_calls(76 * GIB, 4) == 1
+
+
 def test_small_tensors_have_blocks_of_any_length() -> None:
     """A card has room for blocks of 64 MB of inputs and outputs that last long enough."""
     assert TaskBytes(inputs=1 << 26, outputs=1 << 26).block_calls(CARD_80, MOST) > 150

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from evaluator_samples import TASK, candidate
 
-from actors.evaluator.judge import Judge
+from actors.evaluator.judge import Judge, TaskProblem
 from protocol.settings import Limits
 from protocol.values import Outcome, Task, Verdict
 
@@ -64,6 +64,60 @@ def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
     assert before is not None
     assert after is not None
     assert after - before < 1 << 28
+
+
+VIEW = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.t(), x[:, ::2]
+
+
+def get_inputs():
+    return [torch.randn({rows}, {columns})]
+
+
+def get_init_inputs():
+    return []
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return {returned}
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcome"),
+    [
+        ("(x.t(), x[:, ::2])", Outcome.CORRECT),
+        ("(x.t().contiguous(), x[:, ::2].clone())", Outcome.CORRECT),
+        ("(x.t(), x[:, 1::2])", Outcome.WRONG),
+    ],
+)
+def test_outputs_in_their_inputs_are_compared_there(
+    card: Judge, returned: str, outcome: Outcome
+) -> None:
+    """Views lie in the slots, copies in the arena; both are read, and a wrong view is wrong."""
+    source = VIEW.format(rows=64, columns=256, returned=returned)
+    task = Task(name="view", source=source, device="cuda")
+    assert verdict(card, task, source).verdict is outcome
+
+
+def test_a_task_of_gigabytes_is_judged_or_refused_with_figures(card: Judge) -> None:
+    """Four gigabytes of inputs are judged; a terabyte is refused before it is drawn."""
+    source = VIEW.format(rows=1 << 15, columns=1 << 15, returned="(x.t(), x[:, ::2])")
+    small = source.replace("return x.t(), x[:, ::2]", "return x.sum(-1)").replace(
+        "(x.t(), x[:, ::2])", "x.sum(-1)"
+    )
+    assert verdict(card, Task(name="large", source=small, device="cuda"), small).is_correct
+    huge = small.replace("32768, 32768", "1 << 20, 1 << 18")
+    refused = card.judge(Task(name="huge", source=huge, device="cuda"), huge)
+    assert isinstance(refused, TaskProblem)
+    assert "too large for this card: its tensors take 1024.0 GiB" in refused.reason
 
 
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:

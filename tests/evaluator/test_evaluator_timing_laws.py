@@ -362,12 +362,14 @@ def test_a_card_takes_six_groups_unless_they_take_too_long() -> None:
     assert timing_statistics.is_enough(groups, 1.0, 1.0, wanted_groups=wanted)
 
 
-def test_a_clear_new_best_is_timed_less_finely_than_one_whose_rank_is_open() -> None:
-    """Its rank is known, and it is timed in full in the end; without a best there is no rank."""
-    two_percent = [group(200 * (1 + 0.01 * (number % 3)), 100) for number in range(8)]
-    assert timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=1.5)
-    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0, best_speedup=2.0)
-    assert not timing_statistics.is_enough(two_percent, 0.5, 6.0)
+def test_a_first_look_of_a_contender_ends_at_one_percent_to_either_side() -> None:
+    """The winner is timed again in full, to half of that: then there is no best to beat."""
+    within = [group(200 * (1 + 0.009 * (number % 3)), 100) for number in range(8)]
+    beyond = [group(200 * (1 + 0.012 * (number % 3)), 100) for number in range(8)]
+    for best in (1.5, 2.0, 2.01):
+        assert timing_statistics.is_enough(within, 0.5, 6.0, best_speedup=best)
+        assert not timing_statistics.is_enough(beyond, 0.5, 6.0, best_speedup=best)
+    assert not timing_statistics.is_enough(within, 0.5, 6.0)
 
 
 def test_a_candidate_far_behind_the_best_takes_few_groups() -> None:

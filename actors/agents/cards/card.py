@@ -23,8 +23,8 @@ MAX_CARD_BYTES = 1536
 FENCES: dict[str, Backend] = {"cpp": "cpp", "cuda": "cuda", "python": "triton"}
 OPERATIONS = (
     *("attention", "recurrence", "conv", "matmul", "depthwise-conv", "pool", "softmax", "norm"),
-    *("batch-norm", "loss", "column-reduction", "channel-reduction", "reduction", "elementwise"),
-    "epilogue",
+    *("batch-norm", "loss", "column-reduction", "channel-reduction", "scan", "reduction"),
+    *("elementwise", "epilogue"),
 )
 ANY_OPERATION = "any"
 BOTTLENECKS = ("memory", "compute", "launch", "latency")

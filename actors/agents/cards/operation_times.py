@@ -16,7 +16,7 @@ LEAST_SHARE = 0.03
 LEAST_ELEMENTWISE_SHARE = 0.1
 # These are made of operators of other classes, products and softmax, and stay first.
 COMPOSED = ("attention", "recurrence")
-REDUCTIONS = r"sum|mean|a?max|a?min|arg(max|min)|prod|var|std|cum(sum|prod)|any|all|count_nonzero"
+REDUCTIONS = r"sum|mean|a?max|a?min|arg(max|min)|prod|var|std|any|all|count_nonzero"
 OPERATORS = {
     "depthwise-conv": re.compile(r"depthwise"),
     "conv": re.compile(r"(?<!_)conv|convolution|slow_conv|thnn_conv"),
@@ -28,10 +28,14 @@ OPERATORS = {
     "loss": re.compile(rf"loss|kl_div|^({REDUCTIONS})$"),
     "column-reduction": re.compile(rf"batch_norm|^({REDUCTIONS})$"),
     "channel-reduction": re.compile(rf"batch_norm|^({REDUCTIONS})$"),
+    "scan": re.compile(r"^(log)?cum(sum|prod|max|min)"),
     "reduction": re.compile(rf"^({REDUCTIONS})$"),
 }
 # Operators of more than one class count for the first of these.
-WHOLE = ("depthwise-conv", "conv", "matmul", "softmax", "pool", "batch-norm", "norm", "reduction")
+WHOLE = (
+    *("depthwise-conv", "conv", "matmul", "softmax", "pool", "batch-norm", "norm", "scan"),
+    "reduction",
+)
 
 
 def by_time(operations: Iterable[str], times: Sequence[OperationTime]) -> list[str]:

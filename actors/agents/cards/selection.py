@@ -161,8 +161,9 @@ def _newness(card: Card) -> int:
 
 
 def _is_type_fitting(card: Card, inputs: str) -> bool:
-    """Whether an input has the card's type, or none has a type of its own."""
-    return not card.dtype or "float" not in inputs or f"{card.dtype}[" in inputs
+    """Whether an input has a type of the card's, or none has a type of its own."""
+    types = [one.strip() for one in card.dtype.split(",")]
+    return not card.dtype or "float" not in inputs or any(f"{one}[" in inputs for one in types)
 
 
 def _is_row_within(card: Card, row: int | None) -> bool:

@@ -32,9 +32,10 @@ NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("loss", r"\w+Loss|\w+_loss|cross_entropy|kl_div|nll_loss|cosine_similarity"),
         ("pool", r"(Max|Avg|LP)Pool[123]d|(max|avg|lp)_pool[123]d|unfold|Unfold"),
+        ("scan", r"cum(sum|prod|max|min)|logcumsumexp"),
         (
             "reduction",
-            r"sum|mean|amax|amin|max|min|argmax|argmin|prod|var|std|var_mean|cumsum|cumprod|"
+            r"sum|mean|amax|amin|max|min|argmax|argmin|prod|var|std|var_mean|"
             r"Adaptive(Max|Avg)Pool[123]d|adaptive_(max|avg)_pool[123]d",
         ),
         (
@@ -48,8 +49,8 @@ NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 # The order of likely cost: cards for the first classes come first.
 ORDER = (
     *("attention", "recurrence", "conv", "matmul", "depthwise-conv", "pool", "softmax", "norm"),
-    *("batch-norm", "loss", "column-reduction", "channel-reduction", "reduction", "elementwise"),
-    "epilogue",
+    *("batch-norm", "loss", "column-reduction", "channel-reduction", "scan", "reduction"),
+    *("elementwise", "epilogue"),
 )
 RECURRENT_LAYER = re.compile(r"LSTM|GRU|RNN|(LSTM|GRU|RNN)Cell")
 SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")

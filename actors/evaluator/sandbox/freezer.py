@@ -140,6 +140,16 @@ class ProcessFreezer:
             return procfs.main_thread_wait_s(self.oldest())
         return sum(procfs.thread_wait_s(pid) for pid in self._frozen)
 
+    def busiest_threads(self) -> list[int]:
+        """Return the threads of the frozen processes: the main one, then by processor time."""
+        main = self.oldest()
+        ran_s = {
+            thread: seconds
+            for pid in self._frozen
+            for thread, seconds in procfs.thread_cpu_times_s(pid).items()
+        }
+        return sorted(ran_s, key=lambda thread: (thread != main, -ran_s[thread]))
+
     def account_cpu(self, *, everywhere: bool = False) -> None:
         """Add the processor time that the frozen processes took since the last count.
 

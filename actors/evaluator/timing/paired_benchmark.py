@@ -21,9 +21,10 @@ from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import timing_statistics
+from actors.evaluator.timing import other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
+from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
@@ -86,6 +87,7 @@ class PairedBenchmark:
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
+        self._other_programs: float | None = None  # share of the processors' time that they used
 
     def run(
         self, on_group: Callable[[int], None] = lambda _groups: None
@@ -114,7 +116,8 @@ class PairedBenchmark:
         free = self.fixture.facts.free_bytes
         if self._on_host:
             return int(free / (task.inputs + OUTPUT_COPIES * task.outputs))
-        most = min(POLICY.max_block_calls, max(1, POLICY.max_slot_bytes // task.inputs))
+        usual = max(POLICY.gpu_least_calls, POLICY.max_slot_bytes // task.inputs)
+        most = min(POLICY.max_block_calls, usual)
         return task.block_calls(free, most)
 
     @property
@@ -145,6 +148,7 @@ class PairedBenchmark:
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
+        others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
         wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
@@ -166,7 +170,9 @@ class PairedBenchmark:
         else:
             is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
             self._why = "narrow interval" if is_narrow else "its rank is clear"
-        timed = timing_statistics.timing_of(self.groups)
+        self._other_programs = None if others is None else others.share()
+        is_quiet = other_programs.is_quiet(self._other_programs)
+        timed = timing_statistics.timing_of(self.groups, is_quiet=is_quiet)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
                 Accusation.BELOW_FLOOR,
@@ -191,6 +197,7 @@ class PairedBenchmark:
             calls=self._block_size.calls("candidate"),
             reference_calls=self._block_size.calls("reference"),
             ended_by=self._why,
+            other_programs=None if self._other_programs is None else round(self._other_programs, 2),
             seconds=round(seconds, 3),
         )
 

@@ -62,6 +62,9 @@ class Sides:
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
         self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
+        # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
+        # of honest kernels compare the judge with it.
+        self.told_call_s: list[float] = []
 
     @contextmanager
     def running(self, side: Side) -> Iterator[None]:
@@ -112,8 +115,8 @@ class Sides:
             freezer.boost_priority()
             on_card = not self._on_host
             waited_s = freezer.waited_s(main_thread_alone=on_card)
-            with clock_priority.woken_on(freezer.oldest(), self.processor):
-                began = time.perf_counter()
+            with self._woken(freezer):
+                worked_s, began = time.thread_time(), time.perf_counter()
                 freezer.thaw()
             try:
                 meanwhile(began)
@@ -133,20 +136,29 @@ class Sides:
                 freezer.wait_stopped()
             else:  # work that it left on the card goes on while it is frozen
                 self._fixture.referee.await_idle_card()
-            ended = time.perf_counter()
+            ended, worked_s = time.perf_counter(), time.thread_time() - worked_s
             if on_card:
                 freezer.send_stop()
                 freezer.wait_stopped()
-            waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
+            # Not for this thread, which comes before a thread of the side on one processor.
+            waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s - worked_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began
+        if side == "candidate" and isinstance(done, CallsReturned):
+            self.told_call_s.append(done.call_s)
         # A candidate is not believed what its calls took.
         return TimedWindow(
             block_s=block_ended - began,
             hand_over_s=ended - block_ended,
-            waited_s=waited_s,
+            waited_s=max(0.0, waited_s),
             call_s=done.call_s if isinstance(done, CallsReturned) and side == "reference" else 0.0,
         ), answer
+
+    def _woken(self, freezer: ProcessFreezer) -> AbstractContextManager[None]:
+        """Say where the threads of a frozen side go on."""
+        if self._on_host:
+            return clock_priority.spread_at_wake(freezer.busiest_threads())
+        return clock_priority.woken_on(freezer.oldest(), self.processor)
 
     def _send(self, side: Side, order: Order) -> None:
         failure = self._runner_of(side).send_order(order, self._order_limit_s)

@@ -14,7 +14,7 @@ The rule:
    and their inputs with what was written.  A difference makes the verdict `wrong`.
 5. Groups in which the reference's threads waited for a processor, or the card was throttled, are
    left out where enough calm groups remain.  Otherwise the interval is widened by what contention
-   can have done.
+   can have done.  On a host where other programs used next to no processor time, neither applies.
 6. Timing ends when the interval of the ratio is narrow, or when the time is up; for a candidate
    that can't become the best of its task, a wider interval is narrow.
 7. `rejected` needs a time below the roofline floor, processes that ran while frozen, or memory that
@@ -41,8 +41,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
     # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
     gpu_block_s: float = 0.02
-    # Bytes: the inputs of a block on a card are no more than this.
+    # Bytes: the inputs of a block on a card are no more than this, but for so many calls at least
+    # where memory allows them.  A block's first call takes 0.1 ms more than the others.
     max_slot_bytes: int = 12 << 30
+    gpu_least_calls: int = 4
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
@@ -97,6 +99,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Share of the reference's blocks: the group is disturbed if its threads waited longer than that
     # for a processor.
     max_calm_wait_share: float = 0.05
+    # Share of the processors' time on a host: where other programs used no more, threads waited for
+    # threads of their own side, and nothing was disturbed.
+    quiet_share: float = 0.03
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
     # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
@@ -110,11 +115,11 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     enough_interval_width: float = 0.01
     # Share of the ratio: the same where the whole interval is below the best node of the task.
     enough_width_behind: float = 0.05
-    # Ratio, and share of the ratio: the same where the whole interval is so far above it.
-    ahead_ratio: float = 1.05
-    enough_width_ahead: float = 0.025
-    # Seconds, and share of the ratio: the first after so long.  Calls that are little more than a
-    # launch vary by a tenth, and their place far behind is known long before.
+    # Share of the ratio: the same for other first looks of a task that has a best node: ±1 %.  Two
+    # nodes that are nearer to each other are both confirmed, and that is timed to 1 %.
+    enough_width_contender: float = 0.02
+    # Seconds, and share of the ratio: for one behind the best after so long.  Calls that are little
+    # more than a launch vary by a tenth, and their place far behind is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
     # Ratio, and numbers of groups after which that is looked at: the same where the best node is at

@@ -67,6 +67,7 @@ class Timing(Value, frozen=True, kw_only=True):
     reference_contention: float = 1.0
     candidate_contention: float = 1.0
     held_up_us: float = 0.0  # the reference's measured time, where contention held it up
+    is_quiet: bool = False  # other programs used next to no processor time
     slowed_us: float = 0.0  # the same, where the candidate's running kernels may have slowed it
     shown_groups: TimedGroups = TimedGroups()  # some of the groups, for people
 
@@ -86,8 +87,16 @@ def calm_groups(groups: Sequence[TimedGroup]) -> Sequence[TimedGroup]:
     return calm if len(calm) >= POLICY.enough_groups else groups
 
 
-def timing_of(measured: Sequence[TimedGroup]) -> Timing:
-    """Return the figures of the groups so far (at least one)."""
+def timing_of(measured: Sequence[TimedGroup], *, is_quiet: bool = False) -> Timing:
+    """Return the figures of the groups so far (at least one).
+
+    `is_quiet`: threads waited for their own side's alone, so that no group was disturbed by that.
+    """
+    if is_quiet:
+        measured = [
+            msgspec.structs.replace(group, reference_wait_share=0.0, candidate_wait_share=0.0)
+            for group in measured
+        ]
     groups = calm_groups(measured)
     logs = [group.log_ratio for group in groups]
     interval = median_interval(logs)
@@ -103,6 +112,7 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         throttled_groups=sum(group.is_throttled for group in groups),
         reference_contention=median(1 / (1 - group.reference_wait_share) for group in groups),
         candidate_contention=median(1 / (1 - group.candidate_wait_share) for group in groups),
+        is_quiet=is_quiet,
         shown_groups=shown_groups(groups),
     )
 
@@ -127,7 +137,7 @@ def under_contention(timed: Timing, best_us: float) -> Timing:
     """
     reference = max(timed.reference_contention, timed.reference_us / best_us)
     candidate = max(timed.candidate_contention, timed.reference_us / best_us)
-    if max(reference, candidate) <= POLICY.disturbed_ratio:
+    if timed.is_quiet or max(reference, candidate) <= POLICY.disturbed_ratio:
         return timed
     held_up = bool(timed.busy_groups) and timed.reference_us > POLICY.held_up_ratio * best_us
     low, high = timed.ci95 or (0.0, 0.0)
@@ -174,8 +184,8 @@ def is_enough(
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
-    one that is far below.  One that is clearly above is the best in any case, and the winner is
-    timed again in the end.
+    one that is far below.  A contender's first look needs no more than ±1 %: the winner is timed
+    again in the end, then without a best.
     """
     least_groups = wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
     if elapsed_s >= time_s and len(measured) >= least_groups:
@@ -193,8 +203,8 @@ def is_enough(
     if is_behind:
         is_long = elapsed_s >= POLICY.behind_s
         width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
-    elif best_speedup > 0 and interval[0] > math.log(best_speedup * POLICY.ahead_ratio):
-        width = POLICY.enough_width_ahead
+    elif best_speedup > 0:
+        width = POLICY.enough_width_contender
     return interval[1] - interval[0] < width
 
 

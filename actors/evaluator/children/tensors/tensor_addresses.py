@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
@@ -32,7 +33,8 @@ def output_addresses(
     replaced by a copy.  If one tensor is neither in the arena nor in the slots of the inputs, all
     are copied into the arena.
     """
-    located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
+    with arena.allocating() if arena is not None else nullcontext():
+        located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
     if arena is not None:
         if not arena.can_be_read_at(places):
             with arena.allocating():

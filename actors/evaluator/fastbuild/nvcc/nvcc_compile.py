@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,6 +207,7 @@ class _NvccHalves:
         self.own_flags = own_flags
         self.source = source
         self.preambles: dict[NvccHalf, Preamble] = {}  # those that replaced preprocessed text
+        self.is_host_stripped: Future[bool] = Future()
 
     def compile(self) -> CudaCompilation:
         self.steps.name_module(self.source)
@@ -231,12 +232,18 @@ class _NvccHalves:
         return finished
 
     def _run(self, half: NvccHalf) -> CudaCompilation:
-        """Preprocess and parse one half, with the stripped preamble if one is stored."""
-        ran = self._step(half.text)
-        if ran.status:
-            return self._failed(half.text, ran)
-        self._strip_preamble(half)
-        return self._parse(half)
+        """Preprocess and parse one half, with the stripped preamble if one is stored.
+
+        A device half waits for the host's: with that one whole, it would be parsed a second time.
+        """
+        try:
+            ran = self._step(half.text)
+            if not ran.status and (half == HOST_HALF or self.is_host_stripped.result()):
+                self._strip_preamble(half)
+        finally:
+            if half == HOST_HALF:
+                self.is_host_stripped.set_result(half in self.preambles)
+        return self._failed(half.text, ran) if ran.status else self._parse(half)
 
     def _parse(self, half: NvccHalf) -> CudaCompilation:
         for name in (half.parser, *half.rest):
