@@ -35,6 +35,7 @@ PROGRESS = "check.progress"  # the winners that are being tried: read after a cr
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20
 CEILING_SLACK = 1.1  # shares are measured, too
+WIDE = 0.2  # an interval that may hide a gain worth having
 QUALITY_CHANGE = 0.01  # of the user's own figures
 SHOWN_GROUPS = 12  # whose time before and after is measured
 
@@ -341,7 +342,9 @@ def _refuse_gain(gain: Gain, ceiling: float, share: float) -> None:
     """Raise DroppedError for a gain that is not there, or that can't be."""
     if gain.low <= 1.0:
         word = "slower" if gain.high < 1.0 else "no gain beyond noise"
-        raise DroppedError(f"{word}: {gain.describe()}")
+        is_wide = gain.low < 1.0 < gain.high and gain.high - gain.low > WIDE
+        advice = " (the machine is busy: --seconds 60 measures longer)" if is_wide else ""
+        raise DroppedError(f"{word}: {gain.describe()}{advice}")
     if gain.low > ceiling * CEILING_SLACK:
         raise DroppedError(
             f"the step becomes {gain.describe()} faster, and the module is only {share:.0%} of it"

@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 import torch
 
 from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.stage_folder import file_hash
 
 Batch: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 NETWORK_WORDS = ("huggingface.co", "urlopen", "connection", "gated repo", "name resolution")
 CONTRACT = "see docs/own-model.md for what such a file has"
+_imported: dict[tuple[Path, str], Any] = {}  # by path and hash
 
 
 class ModelFile:
@@ -143,6 +145,9 @@ def _import(path: Path) -> Any:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # the file's own imports, as if it were run by itself
+    known = (path.resolve(), file_hash(path))
+    if known in _imported:  # stages of one process: what its import registers exists already
+        return _imported[known]
     name = f"adopted_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -153,4 +158,5 @@ def _import(path: Path) -> Any:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's file may raise anything
         raise AdoptError(f"{path} can't be imported: {explained(error)}") from error
+    _imported[known] = module
     return module

@@ -310,6 +310,21 @@ def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path:
         take(folder, EASY, silent)
 
 
+def test_a_file_is_imported_once_for_all_stages(tmp_path: Path) -> None:
+    """An import that registers an operator can't be repeated; a changed file is imported anew."""
+    model = tmp_path / "registers.py"
+    text = (
+        "import torch\n"
+        "LIBRARY = torch.library.Library('adopt_imported_once', 'FRAGMENT')\n"
+        "LIBRARY.define('NAME(Tensor x) -> Tensor')\n"
+        "def build(): return torch.nn.Linear(2, 2)\n"
+        "def batches(): return [((torch.ones(1, 2),), {})]\n"
+    )
+    for name in ("first", "first", "second"):
+        model.write_text(text.replace("NAME", name))
+        assert isinstance(ModelFile(model).build(), torch.nn.Linear)
+
+
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     """A mistake is one line on stderr with status 2, without a traceback."""
     for arguments, said in (

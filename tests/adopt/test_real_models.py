@@ -1,4 +1,4 @@
-"""Architectures of torchvision, timm and transformers with random weights."""
+"""Architectures of torchvision, timm, transformers and diffusers with random weights."""
 
 from __future__ import annotations
 
@@ -49,6 +49,18 @@ MODELS = {
         "        num_hidden_layers=2, num_attention_heads=4, vocab_size=99)).eval()\n"
         "def step(model, batch):\n"
         "    return model.generate(batch[0][0], max_new_tokens=4, do_sample=False)\n",
+    ),
+    "denoising_unet": (
+        "diffusers",
+        "def batches():\n"
+        "    for n in (2, 2, 1):\n"
+        "        yield (torch.randn(n, 4, 16, 16), torch.tensor(10), torch.randn(n, 7, 32)), {}\n",
+        "from diffusers import UNet2DConditionModel\n"
+        "def build():\n"
+        "    return UNet2DConditionModel(sample_size=16, block_out_channels=(32, 64),\n"
+        "        layers_per_block=1, cross_attention_dim=32, attention_head_dim=8,\n"
+        "        norm_num_groups=8, up_block_types=('UpBlock2D', 'CrossAttnUpBlock2D'),\n"
+        "        down_block_types=('CrossAttnDownBlock2D', 'DownBlock2D')).eval()\n",
     ),
     "bert": (
         "transformers", TOKENS,
