@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import torch
 
-from actors.adopt.call_layouts import CallKind, call_kind
+from actors.adopt.call_layouts import CallKind, call_kind, tensors_of
 from actors.adopt.host_clocks import working_seconds
 
 MOST_SAMPLES = 256  # of one kind of call that are kept
@@ -22,6 +22,7 @@ class KindOfCalls(msgspec.Struct, kw_only=True):
 
     kind: CallKind
     calls: int = 0
+    call_bytes: int = 0  # of the tensors that a call is given and returns
     samples: list[float] = msgspec.field(default_factory=list)  # µs a call, the first ones
 
     @property
@@ -52,16 +53,17 @@ class ModuleCalls(msgspec.Struct, kw_only=True):
         """The number of all calls."""
         return self.other_calls + sum(each.calls for each in self.kinds)
 
-    def add(self, kind: CallKind, us: float) -> None:
+    def add(self, kind: CallKind, us: float, call_bytes: int) -> None:
         """Count one call."""
         for each in self.kinds:
             if each.kind == kind:
                 each.calls += 1
+                each.call_bytes = max(each.call_bytes, call_bytes)
                 if len(each.samples) < MOST_SAMPLES:
                     each.samples.append(us)
                 return
         if len(self.kinds) < MOST_KINDS:
-            self.kinds.append(KindOfCalls(kind=kind, calls=1, samples=[us]))
+            self.kinds.append(KindOfCalls(kind=kind, calls=1, call_bytes=call_bytes, samples=[us]))
         else:
             self.other_calls += 1
             self.other_us += us
@@ -97,8 +99,9 @@ class _Recorder:
     def __init__(self, device: torch.device) -> None:
         self.calls = ModuleCalls()
         self._on_card = device.type == "cuda"
-        self._open: list[tuple[CallKind, Any]] = []
-        self._pending: list[tuple[CallKind, Any, Any]] = []  # card events, read at the end
+        self._open: list[tuple[CallKind, int, Any]] = []  # kind, bytes given, begun
+        # Card events, read at the end: kind, bytes, begun, ended.
+        self._pending: list[tuple[CallKind, int, Any, Any]] = []
 
     def attach(self, module: torch.nn.Module) -> list[Any]:
         """Hook one module."""
@@ -106,15 +109,17 @@ class _Recorder:
         return [first, module.register_forward_hook(self._end)]
 
     def _begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
-        self._open.append((call_kind(module, args, kwargs), self._moment()))
+        kind, given = call_kind(module, args, kwargs), _bytes((args, kwargs))
+        self._open.append((kind, given, self._moment()))
 
     def _end(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         ended = self._moment()
-        kind, begun = self._open.pop()
+        kind, given, begun = self._open.pop()
+        size = given + _bytes(output)
         if self._on_card:
-            self._pending.append((kind, begun, ended))
+            self._pending.append((kind, size, begun, ended))
         else:
-            self.calls.add(kind, (ended - begun) * 1e6)
+            self.calls.add(kind, (ended - begun) * 1e6, size)
 
     def _moment(self) -> Any:
         if not self._on_card:
@@ -127,9 +132,13 @@ class _Recorder:
         """Read the card's events."""
         if self._pending:
             torch.cuda.synchronize()
-        for kind, begun, ended in self._pending:
-            self.calls.add(kind, begun.elapsed_time(ended) * 1e3)
+        for kind, size, begun, ended in self._pending:
+            self.calls.add(kind, begun.elapsed_time(ended) * 1e3, size)
         self._pending.clear()
+
+
+def _bytes(value: Any) -> int:
+    return sum(tensor.nbytes for tensor in tensors_of(value))
 
 
 def median_step_ms(

@@ -6,21 +6,21 @@ allowed.  No other file of this project holds a recorded value.
 
 from __future__ import annotations
 
-import io
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import torch
 
 from actors.adopt.call_layouts import CallKind, call_kind, layout_of, tensors_of
+from actors.adopt.errors import first_line
 from actors.adopt.stage_folder import StageFolder
 from protocol.layouts import Layout, Leaf, Nest
 
-SETS_A_KIND = 3
 FOLDER = "captures"
 
 
@@ -45,22 +45,34 @@ class CaptureWriter:
         self.is_full = False
         self._folder = folder
 
+    @property
+    def room(self) -> int:
+        """The bytes that are left."""
+        return self.cap - self.bytes
+
     def has_room(self, size: int) -> bool:
         """Whether `size` more bytes are within the cap."""
-        self.is_full = self.is_full or self.bytes + size > self.cap
-        return self.bytes + size <= self.cap
+        self.is_full = self.is_full or size > self.room
+        return size <= self.room
 
     def write(self, group: str, number: int, content: dict[str, Any]) -> tuple[str, int]:
         """Write one call; return its file and size."""
-        buffer = io.BytesIO()
-        torch.save(content, buffer)
         name = f"{FOLDER}/{group}/set-{number}.pt"
         path = self._folder.path / FOLDER / group
         path.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        self._folder.write_bytes(name, buffer.getvalue(), 0o600)
-        self.bytes += buffer.tell()
-        return name, buffer.tell()
+        size = self._folder.write_file(name, functools.partial(_save, content), 0o600)
+        self.bytes += size
+        return name, size
+
+
+def _save(content: dict[str, Any], file: BinaryIO) -> None:
+    """Write tensors to a file, without another copy in memory; raise OSError on a full disk."""
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # what torch's writer makes of an error of the file
+        found = error.__context__
+        raise found if isinstance(found, OSError) else OSError(0, first_line(error)) from error
 
 
 def load_capture(folder: Path, capture: CaptureSet, device: torch.device) -> dict[str, Any]:
@@ -92,18 +104,17 @@ def _strided(value: Any, layout: Layout) -> Any:
 @contextmanager
 def capturing(
     model: torch.nn.Module,
-    groups: Mapping[str, tuple[Iterable[str], Iterable[CallKind]]],
+    groups: Mapping[str, tuple[Iterable[str], Mapping[CallKind, int]]],
     writer: CaptureWriter,
 ) -> Iterator[dict[str, list[CaptureSet]]]:
-    """Record calls of the groups' modules, of the kinds that are given, while it is open."""
+    """Record calls of the groups' modules while it is open: so many of each kind."""
     recorders = {name: _CaptureRecorder(name, kinds, writer) for name, (_, kinds) in groups.items()}
     handles = []
     try:
         for name, (paths, _) in groups.items():
             sites = list(paths)
-            most = -(-SETS_A_KIND // len(sites))  # different modules have different weights
             for path in sites:
-                handles += recorders[name].attach(path, model.get_submodule(path), most)
+                handles += recorders[name].attach(path, model.get_submodule(path), len(sites))
         yield {name: recorder.sets for name, recorder in recorders.items()}
     finally:
         for handle in handles:
@@ -113,19 +124,19 @@ def capturing(
 class _CaptureRecorder:
     """The hooks of one group."""
 
-    def __init__(self, name: str, kinds: Iterable[CallKind], writer: CaptureWriter) -> None:
+    def __init__(self, name: str, kinds: Mapping[CallKind, int], writer: CaptureWriter) -> None:
         self.sets: list[CaptureSet] = []
         self._name = name
-        self._kinds = list(kinds)
+        self._kinds = list(kinds.items())
         self._writer = writer
         self._counts: Counter[tuple[int, str]] = Counter()  # (kind, site) -> recorded
         self._open: list[Callable[[Any], None] | None] = []
 
-    def attach(self, path: str, module: torch.nn.Module, most: int) -> list[Any]:
-        """Hook one module, of which `most` calls of each kind are recorded."""
+    def attach(self, path: str, module: torch.nn.Module, sites: int) -> list[Any]:
+        """Hook one of so many modules."""
 
         def begin(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._open.append(self._begin(path, most, module, args, kwargs))
+            self._open.append(self._begin(path, sites, module, args, kwargs))
 
         def end(module: torch.nn.Module, args: Any, output: Any) -> None:
             finish = self._open.pop()
@@ -138,23 +149,23 @@ class _CaptureRecorder:
     def _begin(
         self,
         path: str,
-        most: int,
+        sites: int,
         module: torch.nn.Module,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Callable[[Any], None] | None:
         """Keep the inputs, if this call is to be recorded; return what takes the output."""
         kind = call_kind(module, args, kwargs)
-        if kind not in self._kinds:
+        known = [number for number, (each, _) in enumerate(self._kinds) if each == kind]
+        if not known:
             return None
-        place = (self._kinds.index(kind), path)
+        place, most = (known[0], path), self._kinds[known[0]][1]
         recorded = sum(n for (number, _), n in self._counts.items() if number == place[0])
+        # Different modules have different weights.
+        if recorded >= most or self._counts[place] >= -(-most // sites):
+            return None
         size = sum(tensor.nbytes for tensor in tensors_of((args, kwargs)))
-        if (
-            self._counts[place] >= most
-            or recorded >= SETS_A_KIND
-            or not self._writer.has_room(size)
-        ):
+        if not self._writer.has_room(size):
             return None
         self._counts[place] += 1
         wanted = tuple(tensor.requires_grad for tensor in tensors_of((args, kwargs)))
@@ -166,7 +177,7 @@ class _CaptureRecorder:
                 return
             layout = layout_of(output)
             effect = before.found(output)
-            content["output"] = _copied(output) if _is_storable(output) else None
+            content["output"] = _compact(output) if _is_storable(output) else None
             file, stored = self._writer.write(self._name, len(self.sets), content)
             self.sets.append(
                 CaptureSet(
@@ -237,6 +248,18 @@ def _copied(value: Any) -> Any:
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_copied(item) for item in value)
+    return value
+
+
+def _compact(value: Any) -> Any:
+    """Return a value to be stored at once: a view is copied, for all of its storage would be."""
+    if isinstance(value, torch.Tensor):
+        is_whole = value.untyped_storage().nbytes() == value.nbytes
+        return value.detach().cpu() if is_whole else _copied(value)
+    if isinstance(value, dict):
+        return {key: _compact(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_compact(item) for item in value)
     return value
 
 

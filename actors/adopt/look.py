@@ -184,7 +184,7 @@ def _first_run(run: Callable[[], None], device: torch.device) -> None:
     try:
         run()
         synchronize(device)
-    except Exception as error:  # the user's model may raise anything
+    except (Exception, SystemExit) as error:  # the user's model may raise anything
         raise AdoptError(f"the first step raised {explained(error)}") from error
 
 

@@ -90,7 +90,7 @@ class ModelFile:
     def _guarded(self, name: str, function: Callable[[], Any]) -> Any:
         try:
             return function()
-        except Exception as error:  # the user's function may raise anything
+        except (Exception, SystemExit) as error:  # the user's function may raise anything
             raise AdoptError(f"{self.path}: {name}() raised {explained(error)}") from error
 
     def _batch(self, batch: object, number: int) -> Batch:
@@ -151,6 +151,6 @@ def _import(path: Path) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the user's file may raise anything
+    except (Exception, SystemExit) as error:  # the user's file may raise anything
         raise AdoptError(f"{path} can't be imported: {explained(error)}") from error
     return module

@@ -16,10 +16,12 @@ and is made again; what it had written before is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -54,6 +56,13 @@ class StageFolder:
 
     def write_bytes(self, name: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file, whole or not at all; raise AdoptError when the disk does not take it."""
+        self.write_file(name, lambda file: file.write(content), mode)
+
+    def write_file(self, name: str, fill: Callable[[BinaryIO], object], mode: int) -> int:
+        """Write what `fill` writes into a file, whole or not at all; return its size in bytes.
+
+        Raises AdoptError when the disk does not take it.
+        """
         target = self.path / name
         part = target.with_name(f".{target.name}.part")
         try:
@@ -61,12 +70,16 @@ class StageFolder:
             part.unlink(missing_ok=True)
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
+                fill(file)
                 file.flush()
                 os.fsync(file.fileno())
+                size = file.tell()
             part.replace(target)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
             raise AdoptError(f"can't write {target}: {error.strerror}") from error
+        return size
 
     def read(self, name: str, kind: type[Stored], stage: str) -> Stored:
         """Read the result of an earlier stage; raise AdoptError when there is none."""

@@ -10,6 +10,7 @@ import msgspec
 import torch
 
 from actors.adopt.call_recorder import recorded_calls
+from actors.adopt.capture_shares import capture_shares
 from actors.adopt.captures import FOLDER, CaptureWriter, capturing
 from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, each_step, opened_model, steps_of
@@ -216,11 +217,11 @@ class _TakeStage:
         ) as calls:
             for _ in range(ROUNDS):
                 self._steps.run()
-        wanted = {
-            group.name: (group.sites, [each.kind for each in costly_kinds(calls[group.name])])
-            for group in groups
-        }
-        with capturing(self._model, wanted, self._writer) as sets:
+        wanted = {group.name: costly_kinds(calls[group.name]) for group in groups}
+        shares, is_whole = capture_shares(wanted, ROUNDS, self._writer.room)
+        self._writer.is_full |= not is_whole
+        recorded = {group.name: (group.sites, shares[group.name]) for group in groups}
+        with capturing(self._model, recorded, self._writer) as sets:
             self._steps.run()
         refused = []
         for group in groups:

@@ -74,7 +74,7 @@ class TaskMaker:
         """Make and prove one task; raise UntranslatableError with the reason."""
         most = most_costly(calls)
         captures = [each for each in sets if each.kind == most.kind]
-        self._check_kind(most, captures)
+        self._check_kind(most, calls, captures)
         sites, text = self._text(group, most, captures)
         names = load_task(text.source, group.name)
         proof = self._prove(names, text, captures, sites)
@@ -110,7 +110,9 @@ class TaskMaker:
             proof=proof,
         )
 
-    def _check_kind(self, most: KindOfCalls, captures: Sequence[CaptureSet]) -> None:
+    def _check_kind(
+        self, most: KindOfCalls, calls: ModuleCalls, captures: Sequence[CaptureSet]
+    ) -> None:
         """Raise UntranslatableError where calls of this kind can't become a task."""
         kind = most.kind
         if unsupported(kind.layout):
@@ -123,8 +125,15 @@ class TaskMaker:
         if kind.autocast:
             raise UntranslatableError("autocast is on when it is called")
         if not captures:
-            full = "the cap of recorded bytes is reached (--cap)" if self._writer.is_full else ""
-            raise UntranslatableError(full or "no call of its most costly layout was recorded")
+            if most.call_bytes > self._writer.room:
+                raise UntranslatableError(
+                    f"to record one of its calls takes {most.call_bytes:,} bytes, and --cap leaves"
+                    f" {self._writer.room:,}"
+                )
+            raise UntranslatableError(
+                f"its calls differ from step to step ({len(calls.kinds)} layouts so far): none like"
+                " its most costly one came again"
+            )
         for capture in captures:
             problem = _output_problem(capture)
             if problem:

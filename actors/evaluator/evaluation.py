@@ -20,8 +20,7 @@ from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.facts.verdict_facts import candidate_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.card_memory import TaskBytes, gib
-from actors.evaluator.ipc.layout_checks import slot_bytes, tensor_leaves, total_bytes
+from actors.evaluator.ipc.layout_checks import tensor_leaves
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.ipc.runner_orders import (
@@ -132,9 +131,8 @@ class Evaluation:
             if self._runner is None:
                 raise
             # There was room without the candidate: the reference was measured on this device.
-            reason = (
-                f"it leaves the reference no memory on the card: {self._memory_need()} ({error})"
-            )
+            need = self.fixture.memory_need
+            reason = f"it leaves the reference no memory on the card: {need} ({error})"
             fault = CandidateFault(
                 outcome=Outcome.OUT_OF_MEMORY, stage="check", reason=reason[:300]
             )
@@ -145,16 +143,6 @@ class Evaluation:
                 self._benchmark.close()
         self.accusation = fault.accusation if fault is not None else None
         return self._verdict(fault)
-
-    def _memory_need(self) -> str:
-        """Return what judging takes of the card besides the candidate, and what was free."""
-        facts = self.fixture.facts
-        inputs, outputs = slot_bytes(facts.inputs), total_bytes(facts.outputs)
-        need = TaskBytes(inputs=inputs, outputs=outputs, has_double=facts.has_double).most
-        return (
-            f"judging this task takes {gib(need)} besides what the candidate allocates for itself, "
-            f"and {gib(facts.free_bytes)} were free before it"
-        )
 
     def _check_and_time(self, context: EvaluationContext) -> CandidateFault | None:
         context.candidate_running()
@@ -274,7 +262,8 @@ class Evaluation:
         result = self._benchmark.run()
         if isinstance(result, CandidateFault):
             return result
-        self.fixture.note_time(result.reference_us)
+        if not result.busy_groups:  # else its best may be the noise of a busy machine
+            self.fixture.note_time(result.reference_us)
         self.timing = under_contention(result, self.fixture.best_us)
         return None
 

@@ -53,21 +53,21 @@ PARTS = {
     "mix": Part(
         title="Verdicts a minute, and seconds of contenders and others",
         module="scripts.benchmarks.judge_mix",
-        on_card_s=75.0,
+        on_card_s=65.0,
         brief=(),
         brief_s=40.0,
     ),
     "honest": Part(
         title="Honest candidates, a third of them beside another program",
         module="scripts.benchmarks.honest_judgments",
-        on_card_s=55.0,
+        on_card_s=40.0,
     ),
     "corpus": Part(
         title="Hostile and honest candidates",
         module="tests.corpus",
         arguments=("stale_async", "slot_spinner", "inputs_read_ahead", "graph_empty", "raw_kernel"),
         host=(),
-        on_card_s=20.0,
+        on_card_s=35.0,
         has_limit=False,
     ),
 }

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -39,6 +40,7 @@ class OrdinaryClock:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._unanswered = 0  # orders
 
     def __enter__(self) -> OrdinaryClock:
         return self
@@ -52,28 +54,46 @@ class OrdinaryClock:
         self._process.kill()
         self._process.wait()
 
+    def build(self, candidates: Sequence[str]) -> None:
+        """Have what candidates compile built, all at once, for later."""
+        self._send({"builds": list(candidates)})
+
     @contextmanager
     def holding(self, candidate: str) -> Iterator[None]:
-        """Have the process hold a candidate and its inputs; raise `ClockError`."""
-        self._ask({"source": candidate})
+        """Have the process prepare a candidate and its inputs meanwhile; raise `ClockError`."""
+        self._send({"source": candidate})
         try:
             yield
         finally:
-            self._ask({"release": True})
+            self._send({"release": True})
+
+    def wait(self) -> None:
+        """Wait until what was ordered is done; raise `ClockError` if it failed."""
+        while self._unanswered:
+            self._receive()
 
     def call_s(self, processor: int | None) -> float:
         """Return the seconds of a call, launched by one processor (None: any)."""
-        return self._ask({"processor": processor})
+        self.wait()
+        self._send({"processor": processor})
+        return self._receive()
 
-    def _ask(self, order: dict[str, object]) -> float:
-        if self._process.stdin is None or self._process.stdout is None:
+    def _send(self, order: dict[str, object]) -> None:
+        if self._process.stdin is None:
             raise ClockError("the process has no pipes")
         try:
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
-            answer = json.loads(self._process.stdout.readline())
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise ClockError(f"the ordinary clock's process is gone ({error})") from error
+        self._unanswered += 1
+
+    def _receive(self) -> float:
+        self._unanswered -= 1
+        line = self._process.stdout.readline() if self._process.stdout is not None else ""
+        if not line:
+            raise ClockError("the ordinary clock's process is gone")
+        answer = json.loads(line)
         if "error" in answer:
             raise ClockError(str(answer["error"]))
         return float(answer["call_s"])
@@ -154,6 +174,15 @@ def imported(source: str, folder: Path) -> ModuleType:
     return module
 
 
+def build_all(sources: Sequence[str], folder: Path) -> None:
+    """Import candidates side by side: torch keeps what they have built."""
+    with ThreadPoolExecutor() as pool:
+        for number, source in enumerate(sources):
+            place = folder / str(number)
+            place.mkdir()
+            pool.submit(imported, source, place)
+
+
 def main(arguments: list[str]) -> int:
     """Answer orders, one a line, until there are no more."""
     (device,) = arguments
@@ -169,7 +198,9 @@ def main(arguments: list[str]) -> int:
             order = json.loads(line)
             answer: dict[str, object] = {"call_s": 0.0}
             try:
-                if "processor" in order:
+                if "builds" in order:
+                    build_all(order["builds"], Path(folder))
+                elif "processor" in order:
                     os.sched_setaffinity(0, {order["processor"]} - {None} or allowed)
                     answer = {"call_s": held[0].call_s()}
                 else:

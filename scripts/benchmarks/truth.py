@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import mean, median
@@ -34,6 +35,7 @@ from unittest import mock
 
 from actors.cli import OneLineParser
 from actors.evaluator import evaluation
+from actors.evaluator.build.build_stage import BuildResult
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from actors.evaluator.sandbox.child_failures import CandidateFault
@@ -53,7 +55,7 @@ from scripts.benchmarks.ordinary_clock import ClockError, OrdinaryClock
 
 MEDIAN_LIMIT, EACH_LIMIT = 0.01, 0.03
 SHORT_US, SHORT_LIMIT_US = 5.0, 0.5  # calls that launch nothing: the judge's resolution
-LAUNCH_S, LONGER = 3e-5, 2.5  # calls that are little more than a launch vary by a tenth
+BUILDERS = 4
 
 
 def main(arguments: list[str]) -> int:
@@ -98,10 +100,12 @@ class Comparison:
         self._clock = clock
         self._device = device
         self._time_s = time_s
+        self._built: dict[str, BuildResult | None] = {}  # by the candidate
 
     def compare_all(self, kernels: Sequence[HonestKernel], seconds: float) -> int:
         """Print a row for each kernel that begins in time; return the exit status."""
         began = time.monotonic()
+        self._prepare(kernels)
         print(f"{machine()}; {len(kernels)} kernels")
         print(
             f"{'kernel':18} {'judged µs':>10} {'same calls':>10} {'off %':>7} {'apart µs':>10} "
@@ -121,16 +125,29 @@ class Comparison:
         print(f"{summary(found)}; {failed} not timed, {left} not begun in time; {spent_s:.0f} s")
         return int(failed > 0 or not found or is_off(found))
 
+    def _prepare(self, kernels: Sequence[HonestKernel]) -> None:
+        """Start everything, and build what is compiled, before the first kernel is timed."""
+        compiled = [each.candidate for each in kernels if "load_inline(" in each.candidate]
+        self._clock.build(compiled)
+        with ThreadPoolExecutor(BUILDERS) as builders:
+            built = [builders.submit(self._judge.build, each) for each in compiled]
+            self._judge.measure(self._task_of(kernels[0]), defer_baselines=True)
+        self._built = {source: each.result() for source, each in zip(compiled, built, strict=True)}
+        self._clock.wait()
+
+    def _task_of(self, kernel: HonestKernel) -> Task:
+        return Task(name=kernel.name, source=kernel.task, device=self._device)
+
     def _compared(self, kernel: HonestKernel) -> Deviations | None:
         """Print a kernel's row; return how far off the judge is; None: it was not timed."""
         started = time.monotonic()
-        task = Task(name=kernel.name, source=kernel.task, device=self._device)
+        built = self._built.get(kernel.candidate)
         try:
             with (
                 self._clock.holding(kernel.candidate),
-                timed_by_all(self._clock, self._sampled_s(kernel)) as times,
+                timed_by_all(self._clock, self._time_s) as times,
             ):
-                verdict = self._judge.judge(task, kernel.candidate)
+                verdict = self._judge.judge(self._task_of(kernel), kernel.candidate, built=built)
         except ClockError as error:
             print(f"{kernel.name:18} !! {error}", flush=True)
             return None
@@ -150,11 +167,6 @@ class Comparison:
             flush=True,
         )
         return Deviations(same=same, apart=apart)
-
-    def _sampled_s(self, kernel: HonestKernel) -> float:
-        """Return for how many seconds to sample: longer where passes differ, or are long."""
-        is_launch = self._clock.call_s(None) < LAUNCH_S
-        return LONGER * self._time_s if is_launch or kernel.gigabytes else self._time_s
 
 
 class Deviation(Value, frozen=True, kw_only=True):
@@ -239,6 +251,7 @@ def timed_by_all(clock: OrdinaryClock, time_s: float) -> Iterator[list[GroupTime
 
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **{**named, "time_s": time_s})
+            clock.wait()  # until it is prepared: a card works for one at a time
 
         def _group(self) -> TimedGroup:
             self._sides.told_call_s.clear()

@@ -26,9 +26,9 @@ from actors.evaluator.fastbuild import (
     ImportReport,
     PrecompiledHeaderError,
     ToolkitMissingError,
+    import_candidate,
     prepare_toolkit,
 )
-from actors.evaluator.fastbuild.candidate_import import import_candidate
 from scripts.benchmarks.builds import CANDIDATES, BuildSide, first_error, flag_sets_for, phases_of
 from scripts.benchmarks.machine_info import machine
 

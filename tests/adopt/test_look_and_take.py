@@ -183,6 +183,11 @@ MODULES = {
         "class M(torch.nn.Linear):\n    def forward(self, x): return x.exp() + 1\n"
         "BATCHES = [((torch.randn(200, 8),), {}) for _ in range(3)]"
     ),
+    "its calls differ from step to step": (
+        "class M(torch.nn.Linear):\n"
+        "    def forward(self, x, number): return x.exp() + number\n"
+        "NUMBERS = iter(range(10 ** 9))"
+    ),
     "it returns a Result": (
         "import dataclasses\n"
         "@dataclasses.dataclass\n"
@@ -200,14 +205,15 @@ def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason
     if "called in" in reason:
         step = "[model(batch[0][0][:rows]) for rows in range(1, 200)]"
     grad = "torch.enable_grad()" if "gradients" in reason else "torch.no_grad()"
+    others = "[next(NUMBERS)]" if "step to step" in reason else "[]"
     model.write_text(
         f"import torch\nBATCHES = [((torch.randn(4, 8),), {{}}) for _ in range(3)]\n"
-        f"{MODULES[reason]}\n"
+        f"{MODULES[reason]}\nOTHERS = lambda: {others}\n"
         "class Whole(torch.nn.Module):\n"
         "    def __init__(self):\n"
         "        super().__init__()\n"
         "        self.part = M(8, 8)\n"
-        "    def forward(self, x): return getattr(y := self.part(x), 'value', y)\n"
+        "    def forward(self, x): return getattr(y := self.part(x, *OTHERS()), 'value', y)\n"
         "def build(): return Whole()\n"
         "def batches(): return BATCHES\n"
         "def step(model, batch):\n"
@@ -256,6 +262,7 @@ CONTRACT = {
     "build() raised ValueError: no weights": "def build(): raise ValueError('no weights')",
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
     "build() returned a dict, expected a torch.nn.Module": "def build(): return {}",
+    "build() raised SystemExit: 3": "def build(): raise SystemExit(3)",
     "batches() is empty": "def batches(): return iter(())",
     "batches() raised StopAsyncIteration": "def batches(): raise StopAsyncIteration",
     "expected (args, kwargs)": "def batches(): yield torch.randn(2, 4)",

@@ -82,7 +82,7 @@ def test_the_log_tells_a_candidates_way(judge: Judge, task: Task) -> None:
     assert ["built", "checked", "timed", "verdict"] == list(steps)
     assert "compiled by c++" in str(steps["built"]["how"])
     assert {"rounds", "seconds"} == set(steps["checked"])
-    timed = {"groups", "calls", "reference_calls", "ended_by", "seconds"}
+    timed = {"groups", "calls", "reference_calls", "ended_by", "other_programs", "seconds"}
     assert timed == set(steps["timed"])
     assert ("correct", None) == (steps["verdict"]["verdict"], steps["verdict"]["reason"])
 

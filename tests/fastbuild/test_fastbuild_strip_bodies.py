@@ -43,6 +43,9 @@ def test_the_body_of_an_ordinary_function_is_removed(text: str, left: str) -> No
         "int a[] = {1, 2}; std::vector<int> v{1, 2};",
         "auto f = [](int x) { return x; };",
         "template<class T, class = decltype(T())> struct A<T, void(T)> { int x; };",
+        "template<class T> requires requires(T& t) { t.x(); } int f(T& t) { return t.x(); }",
+        "template<class T> concept C = requires { typename T::x; };",
+        "template<class T> requires C<T> int f(T& t) { return t.x(); }",
     ],
 )
 def test_what_a_compiler_evaluates_keeps_its_body(text: str) -> None:

@@ -19,6 +19,11 @@ FAMILIES = {
         "return torch.log_softmax(y, -1), m, y.std(-1), (y - m[:, None] - 1).abs().amin(1)",
         "torch.randn(19, 37)",
     ),
+    "down few, long columns": task(
+        "pass",
+        "return x.softmax(0), x.amin(0), x.square().mean(0)",
+        "torch.randn(300, 40)",
+    ),
     "down columns, two outer dimensions": task(
         "self.b = nn.Parameter(torch.randn(5, 1, 1))",
         "y = F.mish(x + self.b)\nreturn y.softmax(1), y.mean(1, keepdim=True), y.norm(dim=1)",

@@ -175,6 +175,9 @@ class CardUse:
 
     def run(self) -> int:
         self.try_use("values", self.values)
+        extensions = importlib.import_module(f"{self.package.__name__}.extensions")
+        for asked, how in extensions.requests.values():
+            print(f"{self.package.__name__}: {asked['name']}: {how}", flush=True)  # noqa: T201
         self.speed()
         for name in (
             *("other_batch", "autocast", "gradients", "two_streams", "two_threads", "graph"),

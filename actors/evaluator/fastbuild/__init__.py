@@ -8,12 +8,13 @@ inside import each other directly.  A caller goes through it in this order:
 - `prepare_toolkit`: trusted code makes a toolkit, and headers for flag sets, in the store.
 - `install_hook`: in the process that imports a candidate, torch's builds use the toolkit.
 - `ResultCache`, `BuildSlots`, `slots_here`: results of earlier builds; how many builds run at once.
-- `import_in_child`: one candidate imported in a child process, with an `ImportReport`.
+- `import_in_child`: one candidate imported in a child process, with an `ImportReport`;
+  `import_candidate`: the same in this process.
 - `FlagSet`, the constants and the errors: what these functions take, read and raise.
 
-The judge's process must stay without torch.  So the two names that need torch, `install_hook` and
-`prepare_toolkit`, are imported at their first use.  An import of one of them at a module's top
-imports torch there: the zygote does so, and the children that it forks need not.
+The judge's process must stay without torch.  So the three names that need torch, `install_hook`,
+`prepare_toolkit` and `import_candidate`, are imported at their first use.  An import of one of them
+at a module's top imports torch there: the zygote does so, and the children that it forks need not.
 """
 
 from __future__ import annotations
@@ -43,10 +44,15 @@ from actors.evaluator.fastbuild.store.build_store import (
 from actors.evaluator.fastbuild.store.result_cache import ResultCache
 
 if TYPE_CHECKING:
+    from actors.evaluator.fastbuild.candidate_import import import_candidate
     from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
     from actors.evaluator.fastbuild.torch_hook import install_hook
 else:
-    _NEEDS_TORCH = {"prepare_toolkit": "toolkit_builder", "install_hook": "torch_hook"}
+    _NEEDS_TORCH = {
+        "prepare_toolkit": "toolkit_builder",
+        "install_hook": "torch_hook",
+        "import_candidate": "candidate_import",
+    }
 
     def __getattr__(name: str) -> object:
         """Import the module of a name that needs torch when the name is first used."""
@@ -69,6 +75,7 @@ __all__ = [
     "ResultCache",
     "ToolkitMissingError",
     "flag_sets_of",
+    "import_candidate",
     "import_in_child",
     "install_hook",
     "may_compile",

@@ -14,7 +14,8 @@ import secrets
 import msgspec
 
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.layout_checks import Nest, total_bytes
+from actors.evaluator.ipc.card_memory import TaskBytes, gib
+from actors.evaluator.ipc.layout_checks import Nest, slot_bytes, total_bytes
 from actors.evaluator.ipc.orders import (
     CandidateRaised,
     Confinement,
@@ -95,6 +96,24 @@ class ReferenceFixture:
     def is_deterministic(self) -> bool:
         """Whether the same inputs give the same outputs."""
         return self.facts.is_deterministic
+
+    @property
+    def task_bytes(self) -> TaskBytes:
+        """The bytes of the inputs in a slot, and of the outputs."""
+        facts = self.facts
+        return TaskBytes(
+            inputs=slot_bytes(facts.inputs),
+            outputs=total_bytes(facts.outputs),
+            has_double=facts.has_double,
+        )
+
+    @property
+    def memory_need(self) -> str:
+        """What judging takes of the card besides the candidate, and what was free."""
+        return (
+            f"judging this task takes {gib(self.task_bytes.most)} besides what the candidate "
+            f"allocates for itself, and {gib(self.facts.free_bytes)} were free before it"
+        )
 
     @property
     def judged(self) -> Judged:

@@ -16,7 +16,6 @@ from statistics import mean, median
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
-from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import clock_priority
@@ -66,15 +65,10 @@ class PairedBenchmark:
         self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = fixture.limits.time_s if time_s is None else time_s
         self._on_host = fixture.on_host
-        facts = fixture.facts
-        inputs, outputs = slot_bytes(facts.inputs), total_bytes(facts.outputs)
-        self._transfer = SlotTransfer(
-            fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
-        )
+        a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
+        self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
         self._block_size = BlockSize(
-            most=self._most_calls(
-                TaskBytes(inputs=inputs, outputs=outputs, has_double=facts.has_double)
-            ),
+            most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )

@@ -7,16 +7,31 @@ found where it is loaded.
 # mypy: ignore-errors
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import setup
 from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
 
+
+def toolkit():
+    """Return the folder of the CUDA toolkit, as nvcc names it: what is on PATH may be a script."""
+    try:
+        done = subprocess.run(
+            ["nvcc", "--dryrun", "-c", "x.cu"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        sys.exit("error: nvcc is not on PATH, and CUDA_HOME is not set")
+    found = re.search(r"TOP=(\S+)", done.stdout + done.stderr)
+    return os.path.realpath(found[1]) if found else cpp_extension._find_cuda_home()
+
+
 spec = json.loads(Path("spec.json").read_text())
 if spec["cuda"] and cpp_extension.CUDA_HOME is None:
-    cpp_extension.CUDA_HOME = cpp_extension._find_cuda_home()
+    cpp_extension.CUDA_HOME = os.environ.get("CUDA_HOME") or toolkit()
     spec["link"] += ["-L.", "-Wl,--no-as-needed"]
     for name in ("c10_cuda", "torch_cuda"):
         file = f"lib{name}.so"  # empty: the library that is loaded has the functions

@@ -57,7 +57,9 @@ def learn_from_probe(
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
         probe = _Probe(context, steps, own_folder, source, launch_no_kernels(added))
-        halves = device_halves(steps)
+        # thrust's kernels call functions whose bodies would be gone: ptxas fails, seconds later.
+        with_thrust = any(header.startswith("thrust/") for header in added)
+        halves = [] if with_thrust else device_halves(steps)
         with ThreadPoolExecutor(1 + len(halves)) as pool:
             running = [pool.submit(probe.host), *(pool.submit(probe.device, h) for h in halves)]
             for done in running:

@@ -24,7 +24,10 @@ _TOKEN = re.compile(
 )
 # A declaration with one of these keeps its body.
 _KEEPS_BODY = frozenset(
-    ["constexpr", "consteval", "auto", "try", "catch", "static", "friend", "for the device"]
+    [
+        *("constexpr", "consteval", "auto", "try", "catch", "static", "friend", "requires"),
+        "for the device",
+    ]
 )
 _ATTRIBUTES = frozenset(
     ["__attribute__", "__attribute", "alignas", "decltype", "noexcept", "explicit", "throw"]
@@ -114,6 +117,8 @@ class _BodyStripper:
             return at + 1
         words = [token.text for token in self.head]
         after = self.partner[at] + 1
+        if ["requires"] in (words[-1:], words[-2:-1]) and words[-1] in ("requires", _CALL):
+            return after  # an expression, in front of what it constrains
         call = _parameters(words)
         if call is None:
             if not words or "namespace" in words or words[0] == "extern":
