@@ -115,11 +115,11 @@ class CorrectnessCheck:
         self, previous: tuple[DrawnInputs, CallReturned] | None, number: int
     ) -> CandidateFault | None:
         """Return a fault if the last call changed the output of the call before."""
-        if previous is None or self._fixture.facts.aliases:
+        if previous is None or all(self._fixture.facts.aliases):
             return None
         drawn, called = previous
         found = self._referee.compare_output(
-            self._runner, drawn.number, "check", called, number - 1
+            self._runner, drawn.number, "check", called, number - 1, only_own=True
         )
         if isinstance(found, CandidateFault) or not found.reason:
             return found if isinstance(found, CandidateFault) else None

@@ -288,4 +288,4 @@ def test_inputs_that_only_timed_calls_change_are_seen(judged: Callable[[str], Ve
     forward = "y = torch.relu(x * self.scale + y) + self.bias\nchange(x)\nreturn y"
     found = judged(candidate(before=CHANGING, forward=forward))
     assert found.verdict is Outcome.WRONG
-    assert "an input is changed" in found.reason
+    assert "input 0 is changed" in found.reason

@@ -102,6 +102,7 @@ class Referee:
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
+        self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
         # A handler returns an answer, an answer with its descriptors, or None for `Done`.
@@ -201,7 +202,7 @@ class Referee:
         task.find_precision(inputs)
         task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
-        aliases, layout = task.has_aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
+        self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
@@ -209,7 +210,7 @@ class Referee:
             inputs=layout,
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
-            aliases=aliases,
+            aliases=self._aliases,
             has_double=task.has_double,
             free_bytes=self._free_bytes(),
             form=task.form,
@@ -324,25 +325,29 @@ class Referee:
             found = _compare_inputs(drawn, got)
             drawn.inputs = []  # they are compared last
             return found
-        return self._compare_outputs(drawn, got, share=order.share, describe=order.describe)
+        return self._compare_outputs(drawn, got, order)
 
     def _compare_outputs(
-        self, drawn: ReferenceRound, got: list[torch.Tensor], *, share: bool, describe: bool
+        self, drawn: ReferenceRound, got: list[torch.Tensor], order: CompareBytes
     ) -> Compared:
         eager = list(tensor_bytes.tensors_in(drawn.eager))
         exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
         names = result_names(drawn.eager, self._task_module.form)
         worst = worst_share = 0.0
         for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
+            if order.only_own and self._aliases[number]:
+                continue
             where = names[number]
             comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
             worst = max(worst, comparison.max_error)
-            if share:
+            if order.share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
             if comparison.reason:
-                lines = describe_difference(mine, theirs, truth, comparison) if describe else ()
+                lines = (
+                    describe_difference(mine, theirs, truth, comparison) if order.describe else ()
+                )
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
-        return Compared(max_error=worst, share=worst_share if share else None)
+        return Compared(max_error=worst, share=worst_share if order.share else None)
 
 
 def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:

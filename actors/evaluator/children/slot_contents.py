@@ -253,20 +253,24 @@ class SlotContents:
         """Return a copy of what was last written into a slot."""
         return self.values(self.written(slot))
 
-    def is_changed(
-        self, memory: SlotMemory, slot: int, raws: Sequence[torch.Tensor] | None = None
-    ) -> bool:
-        """Whether a slot holds something else than what was written into it.
+    def is_changed(self, memory: SlotMemory, slot: int) -> bool:
+        """Whether a slot holds something else than what was written into it."""
+        return any(self.changes(memory, slot, self.written(slot)))
+
+    def changes(
+        self, memory: SlotMemory, slot: int, raws: Sequence[torch.Tensor]
+    ) -> tuple[bool, ...]:
+        """Return for each tensor of a slot whether it holds something else than `raws`.
 
         `raws`: what `written` returned.  Large tensors are compared in pieces.
         """
-        begins = offsets(self.layout, SLOT_ALIGNMENT)
-        for begin, raw in zip(begins, raws or self.written(slot), strict=False):
-            place = slot * memory.stride + begin
-            held = memory.bytes[place : place + raw.numel()]
-            if not has_same_bytes(held, raw.to(memory.bytes.device)):
-                return True
-        return False
+        places = [slot * memory.stride + each for each in offsets(self.layout, SLOT_ALIGNMENT)]
+        return tuple(
+            not has_same_bytes(
+                memory.bytes[place : place + raw.numel()], raw.to(memory.bytes.device)
+            )
+            for place, raw in zip(places, raws, strict=False)
+        )
 
     def written(self, slot: int) -> list[torch.Tensor]:
         """Return a copy of the bytes that were last written into a slot, tensor by tensor."""

@@ -224,15 +224,15 @@ class TaskModule:
             # Cloned: a reference that returns its own buffer must not change it later.
             return clone(self.call(self.model, inputs))
 
-    def has_aliases(self, inputs: list[object], seed: int) -> bool:
-        """Whether an output is in an input's memory: a view of it, or written in place."""
+    def aliases(self, inputs: list[object], seed: int) -> tuple[bool, ...]:
+        """Return for each output whether it is in an input's memory: a view, or in place."""
         seed_all(seed)
         given = clone(inputs)
         with task_errors_as("Model.forward"), torch.no_grad():
             returned = self.call(self.model, given)
         inputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(given)}
-        outputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(returned)}
-        return bool(inputs_at & outputs_at - {0})
+        outputs_at = [each.untyped_storage().data_ptr() for each in tensors_in(returned)]
+        return tuple(place in inputs_at - {0} for place in outputs_at)
 
     def double_outputs(self, inputs: list[object], seed: int) -> object:
         """Return the outputs in float64, None where there is no such version."""

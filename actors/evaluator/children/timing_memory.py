@@ -92,10 +92,10 @@ class TimingMemory:
         if self.slots.is_on_card:
             torch.cuda.synchronize()
 
-    def drawn_from(self, slot: int) -> tuple[list[object], bool]:
-        """Return a copy of what was written into a slot, and whether that holds something else."""
+    def drawn_from(self, slot: int) -> tuple[list[object], tuple[bool, ...]]:
+        """Return a copy of what was written into a slot, and which tensors hold something else."""
         raws = self.contents.written(slot)
-        return self.contents.values(raws), self.contents.is_changed(self.slots, slot, raws)
+        return self.contents.values(raws), self.contents.changes(self.slots, slot, raws)
 
     # --- outputs on a card -------------------------------------------------------------------
 

@@ -57,7 +57,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
-    aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
+    # For each output whether it is in an input's memory, which the next inputs overwrite.
+    aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made
     # Of a card, with what preparing the task took given back; on a host, bytes for one block.
     free_bytes: int
@@ -192,7 +193,7 @@ class SlotDrawn(Order, frozen=True, kw_only=True):
     """The draw, and whether the slot holds something else by now."""
 
     draw: int
-    is_changed: bool
+    is_changed: tuple[bool, ...]  # each tensor: the slot holds something else by now
 
 
 OutputMemory: TypeAlias = Literal["arena", "slots"]
@@ -250,6 +251,7 @@ class CompareBytes(Order, frozen=True, kw_only=True):
     describe: bool = False  # also answer with where a wrong output is wrong
     stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
     share: bool = False  # also answer with the error in units of KernelBench's tolerance
+    only_own: bool = False  # leave out outputs that the task returns in an input's memory
 
 
 class Compared(Order, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.layout_checks import Layout, difference, total_bytes
@@ -185,12 +184,18 @@ class RefereeClient:
         """
         self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided), [memory])
 
-    def compare_stashed(self, number: int, output: Layout, draw: int) -> str:
-        """Compare one of the copied outputs; return what is wrong with it."""
+    def compare_stashed(
+        self, number: int, output: Layout, draw: int, *, only_own: bool = False
+    ) -> str:
+        """Compare one of the copied outputs; return what is wrong with it.
+
+        `only_own`: leave out what the task returns in an input's memory.
+        """
         differs = difference(self.expected_layout(draw), output)
         if differs:
             return differs
-        compared, _carried = self._ask(CompareBytes(draw=draw, what="output", stashed=number))
+        order = CompareBytes(draw=draw, what="output", stashed=number, only_own=only_own)
+        compared, _carried = self._ask(order)
         if not isinstance(compared, Compared):
             raise self._failure(compared)
         return compared.reason
@@ -210,34 +215,37 @@ class RefereeClient:
         number: int,
         *,
         share: bool = False,
+        only_own: bool = False,
     ) -> Compared | CandidateFault:
         """Compare an output that the candidate holds with what is expected of `draw`.
 
-        A wrong one is described.
+        A wrong one is described.  `only_own`: leave out what the task returns in an input's memory.
         """
         expected = self.expected_layout(draw)
         differs = difference(expected, called.output)
         if differs:
             return Compared(reason=differs)
         order = WriteTensors(what="output", number=number)
-        return self._compare(candidate, order, expected, draw, stage, share=share)
+        comparison = CompareBytes(
+            draw=draw, what="output", share=share, describe=True, only_own=only_own
+        )
+        return self._compare(candidate, order, expected, comparison, stage)
 
     def compare_inputs(
         self, candidate: ChildClient[FromRunner], slot: int, drawn: DrawnInputs
     ) -> Compared | CandidateFault:
         """Compare a slot's inputs, after the call, with what the reference leaves of them."""
         order = WriteTensors(what="inputs", number=slot)
-        return self._compare(candidate, order, drawn.inputs, drawn.number, "check")
+        comparison = CompareBytes(draw=drawn.number, what="inputs", describe=True)
+        return self._compare(candidate, order, drawn.inputs, comparison, "check")
 
     def _compare(
         self,
         candidate: ChildClient[FromRunner],
         order: WriteTensors,
         layout: Layout,
-        draw: int,
+        comparison: CompareBytes,
         stage: Stage,
-        *,
-        share: bool = False,
     ) -> Compared | CandidateFault:
         size = total_bytes(layout)
         memory = self.lend_memory(size)
@@ -246,8 +254,6 @@ class RefereeClient:
             answer = candidate.ask(written, self._check_s, [memory])
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 return fault_from_child(answer, stage, candidate.output.text())
-            what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            comparison = CompareBytes(draw=draw, what=what, share=share, describe=True)
             compared, _carried = self._ask(comparison, [memory])
         finally:
             os.close(memory)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from actors.evaluator.ipc.layout_checks import Layout, total_bytes
+from actors.evaluator.ipc.referee_orders import SlotDrawn
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
@@ -24,7 +25,7 @@ class SpotChecks:
         self._bytes_per_call = bytes_per_call
         self._only: int | None = None  # the call that is chosen next
         self._blocks = 0  # of which outputs were chosen
-        self._reference_changes_inputs: bool | None = None  # None: not known yet
+        self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
     def only(self, call: int) -> None:
         """Have the output of this call compared next, and no other."""
@@ -54,11 +55,11 @@ class SpotChecks:
             )
 
     def note_reference_inputs(self, calls: int) -> None:
-        """Find out, once, whether the task's own module writes to its inputs."""
-        if self._reference_changes_inputs is None:
+        """Find out, once, which inputs the task's own module writes to."""
+        if self._written is None:
             drawn = self._fixture.referee.draw_from_slot(secrets.randbelow(calls))
             self._fixture.referee.forget(drawn.draw)
-            self._reference_changes_inputs = drawn.is_changed
+            self._written = drawn.is_changed
 
     def compare(self, choices: Sequence[ChosenOutput], calls: int) -> None:
         """Compare outputs that were copied with what is expected; raise the candidate's fault."""
@@ -69,13 +70,43 @@ class SpotChecks:
             for number, slot in enumerate(slots):
                 drawn = referee.draw_from_slot(slot)
                 draws.append(drawn.draw)
-                reason = ""
-                if drawn.is_changed and not self._reference_changes_inputs:
-                    reason = "an input is changed by the call"
-                elif choices:
+                self._require_unchanged_inputs(drawn)
+                if choices:
                     reason = referee.compare_stashed(number, choices[number][1], drawn.draw)
-                if reason:
-                    raise CandidateFaultError(wrong_result(f"in a timed call: {reason}", "time"))
+                    _require_none(reason)
         finally:
             for draw in draws:
                 referee.forget(draw)
+
+    def compare_after_new_inputs(self, stash: Callable[[], list[ChosenOutput]], calls: int) -> None:
+        """Compare an output once all inputs are replaced: it must not lie in their memory.
+
+        Outputs that the task itself returns there are left out.  A candidate could return copies
+        while it is checked, and views in timed calls.  `stash` copies the chosen output.
+        """
+        referee = self._fixture.referee
+        call = secrets.randbelow(calls)
+        drawn = referee.draw_from_slot(call)
+        try:
+            self._require_unchanged_inputs(drawn)
+            referee.fill_slots(calls)
+            self.only(call)
+            for _call, output in stash():
+                reason = referee.compare_stashed(0, output, drawn.draw, only_own=True)
+                _require_none(reason and f"after the next inputs were written: {reason}")
+        finally:
+            referee.forget(drawn.draw)
+
+    def _require_unchanged_inputs(self, drawn: SlotDrawn) -> None:
+        written = self._written or (False,) * len(drawn.is_changed)
+        for number, (is_changed, is_written) in enumerate(
+            zip(drawn.is_changed, written, strict=True)
+        ):
+            if is_changed and not is_written:
+                _require_none(f"input {number} is changed by the call")
+
+
+def _require_none(reason: str) -> None:
+    """Raise the candidate's fault if there is a reason."""
+    if reason:
+        raise CandidateFaultError(wrong_result(f"in a timed call: {reason}", "time"))

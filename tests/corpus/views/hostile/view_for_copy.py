@@ -1,0 +1,14 @@
+"""alias: returns a view of an input where the task returns a copy."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def forward(self, x, y, total):
+        total.add_(x)
+        return x.t(), torch.relu(x @ y) + self.bias, y.t()

@@ -1,0 +1,37 @@
+"""Tasks whose outputs lie in their inputs, or that write to one: what a candidate may share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.evaluator.judge import Judge
+from protocol.values import Outcome, Task, Verdict
+
+CORPUS = Path(__file__).parent.parent / "corpus" / "views"
+IN_GATE = ("strided", "view_then_written")
+CANDIDATES = [
+    pytest.param(
+        path,
+        id=f"{path.parent.name}-{path.stem}",
+        marks=() if path.stem in IN_GATE else (pytest.mark.long,),
+    )
+    for path in sorted(CORPUS.glob("ho*/*.py"))
+]
+
+
+@pytest.mark.parametrize("path", CANDIDATES)
+def test_a_candidate_shares_memory_only_where_its_task_does(
+    patient_judge: Judge, path: Path
+) -> None:
+    """Views are correct where the task returns views, and copies are correct everywhere.
+
+    An output that the next inputs or the next call change is wrong where the task's is its own.
+    So is a change of an input that the task leaves alone.
+    """
+    task = Task(name="views", source=(CORPUS / "task.py").read_text(encoding="utf-8"))
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    expected = Outcome.CORRECT if path.parent.name == "honest" else Outcome.WRONG
+    assert expected is verdict.verdict, verdict
