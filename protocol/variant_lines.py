@@ -10,9 +10,9 @@ REASON_CHARS = 120
 def variant_lines(verdict: Verdict) -> list[str]:
     """Return a line for each variant, the fastest first; [] for a candidate without variants."""
     return [
-        f"variant {_values(result)}: {_outcome(result)}{kept}"
+        f"variant {_values(result)}: {_outcome(result, is_kept=is_kept)}"
         for place, result in sorted(enumerate(verdict.variants), key=lambda pair: _order(pair[1]))
-        for kept in [" (kept)" if place == verdict.variant else ""]
+        for is_kept in [place == verdict.variant]
     ]
 
 
@@ -41,14 +41,15 @@ def _values(result: VariantResult) -> str:
     return ", ".join(f"{name}={value}" for name, value in result.values.items())
 
 
-def _outcome(result: VariantResult) -> str:
+def _outcome(result: VariantResult, *, is_kept: bool) -> str:
     if result.verdict is None:
         return "the only one"
     if result.verdict is not Outcome.CORRECT:
         return f"{result.verdict}, {result.reason[:REASON_CHARS]}"
     if result.median_us is None or result.speedup is None:
-        return "correct"
-    return f"{result.median_us:.4g} µs, {result.speedup:.3g}×, timed roughly"
+        return "correct (kept)" if is_kept else "correct"
+    how = "timed in full (kept)" if is_kept else "timed roughly"
+    return f"{result.median_us:.4g} µs, {result.speedup:.3g}×, {how}"
 
 
 def _order(result: VariantResult) -> float:

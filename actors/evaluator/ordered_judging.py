@@ -15,12 +15,24 @@ from threading import Event
 from actors.evaluator.build.build_stage import BuildResult
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.repeated_evaluation import ReportedContext
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import ReferenceFailedError
-from actors.evaluator.variant_race import declared_space, race, variants_of
+from actors.evaluator.variant_race import MAX_RACE_S, declared_space, race, variants_of
 from actors.work_context import STANDALONE, EvaluationContext
-from protocol.values import Task, Verdict
+from protocol.values import Outcome, Task, Verdict
 
+MAX_TRIAL_S = 30.0  # a variant that hangs leaves time for others
 Builds = deque[Future[BuildResult | None]]
+
+
+class TimedContext(ReportedContext):
+    """A context that a moment revokes, too; the candidate was reported as running before."""
+
+    def __init__(
+        self, context: EvaluationContext, until: float, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(context)
+        self.is_revoked = lambda: clock() >= until or context.is_revoked()
 
 
 class EndContext:
@@ -114,25 +126,48 @@ class Trials:
     """The rough trials of one candidate's variants, in one turn on the device."""
 
     def __init__(
-        self, judge: Judge, task: Task, context: EvaluationContext, builds: Builds
+        self,
+        judge: Judge,
+        task: Task,
+        context: EvaluationContext,
+        builds: Builds,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`builds`: of the first round; a build is used once."""
+        self._clock = clock
         self._judge = judge
         self._task = task
         self._context = context
         self._builds = builds
+        self._until = clock() + MAX_RACE_S
 
     def run(self, sources: Sequence[str], trial_s: float) -> list[Verdict]:
         """Try one source after the other, each with `trial_s` seconds of timing."""
         if self._builds:
             return [self._try(source, trial_s, self._builds) for source in sources]
-        with builds_ahead(self._judge, self._task, sources, self._context) as builds:
+        # The device waits for these builds.
+        timed = TimedContext(self._context, self._until, self._clock)
+        with builds_ahead(self._judge, self._task, sources, timed) as builds:
             return [self._try(source, trial_s, builds) for source in sources]
 
     def _try(self, source: str, trial_s: float, builds: Builds) -> Verdict:
-        built = builds.popleft().result()
-        found = self._judge.judge(self._task, source, self._context, built=built, trial_s=trial_s)
+        """Try one source; a variant that hangs takes no more than its share of the race."""
+        limit_s = min(MAX_TRIAL_S, self._until - self._clock())
+        if limit_s <= 0:
+            return _stopped("it was not tried: the time of the race was up")
+        try:
+            built = builds.popleft().result()
+            timed = TimedContext(self._context, self._clock() + limit_s, self._clock)
+            found = self._judge.judge(self._task, source, timed, built=built, trial_s=trial_s)
+        except EvaluationCancelledError:
+            if self._judge.is_closing or self._context.is_revoked():
+                raise
+            return _stopped(f"its trial took more than {limit_s:.0f} s")
         return require_verdict(found)
+
+
+def _stopped(reason: str) -> Verdict:
+    return Verdict(verdict=Outcome.TIMED_OUT, stage="check", reason=reason)
 
 
 def require_verdict(found: Verdict | TaskProblem) -> Verdict:

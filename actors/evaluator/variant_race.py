@@ -61,8 +61,10 @@ class RaceResult(Value, frozen=True, kw_only=True):
         last, verdict = list(verdicts.items())[-1]
         shown = verdict if verdict.is_correct else next(iter(verdicts.values()))
         results = tuple(
-            _with_speedup(self._result_of(place, verdicts.get(place)), verdict.reference_us)
-            for place in range(len(self.variants))
+            _result(variant.assignment, verdicts[place])
+            if place in verdicts
+            else _with_speedup(self.results[place], verdict.reference_us)
+            for place, variant in enumerate(self.variants)
         )
         return msgspec.structs.replace(
             shown,
@@ -70,12 +72,6 @@ class RaceResult(Value, frozen=True, kw_only=True):
             variant=last if verdict.is_correct else None,
             seconds=_sum([self.seconds, *(each.seconds for each in verdicts.values())]),
         )
-
-    def _result_of(self, place: int, judged: Verdict | None) -> VariantResult:
-        """Return what a variant gave in the race, or its failure when it was judged in full."""
-        if judged is None or judged.is_correct:
-            return self.results[place]
-        return _result(self.variants[place].assignment, judged)
 
 
 RunTrials = Callable[[Sequence[str], float], Sequence[Verdict]]

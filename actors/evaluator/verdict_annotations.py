@@ -48,10 +48,12 @@ def verdict_figures(
         )
     contention = max(timed.reference_contention, timed.candidate_contention)
     if contention > POLICY.disturbed_ratio:
-        more += (
-            f"; other programs used the machine: calls took up to {contention:.3g} times as long, "
-            "and the interval is wider by that"
+        what = (
+            f"the reference took {contention:.3g} times its best time"
+            if timed.is_quiet
+            else f"other programs used the machine: calls took up to {contention:.3g} times as long"
         )
+        more += f"; {what}, and the interval is wider by that"
     low, high = timed.ci95 or (1.0, 1.0)
     if high > WIDE * low:
         more += "; the groups are too far apart to say how fast it is" + (

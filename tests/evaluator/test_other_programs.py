@@ -69,11 +69,24 @@ def test_waits_for_their_own_threads_disturb_nothing(share: float, ratio: float,
         candidate_wait_share=share,
     )
     timed = timing_statistics.timing_of([group] * n, is_quiet=True)
-    found = timing_statistics.under_contention(timed, 10.0 * ratio)
+    found = timing_statistics.under_contention(timed, 100.0 * ratio)
     assert found == timed
     assert (found.groups, found.disturbed_groups, found.busy_groups) == (n, 0, 0)
     told = verdict_annotations.verdict_figures(found, None, None, ())["timing"]
     assert told == f"{n} groups A B B A"
+
+
+def test_a_candidate_that_slows_the_reference_down_is_seen_on_a_quiet_machine() -> None:
+    """The reference's best time bounds the interval, and no other program is blamed."""
+    timed = timing_statistics.timing_of(
+        [TimedGroup(reference=(200.0, 200.0), candidate=(100.0, 100.0))] * 12, is_quiet=True
+    )
+    found = timing_statistics.under_contention(timed, 100.0)
+    assert found.ci95 is not None
+    assert found.ci95[0] == pytest.approx(1.0)
+    told = verdict_annotations.verdict_figures(found, None, None, ())["timing"]
+    assert "the reference took 2 times its best time" in told
+    assert "programs" not in told
 
 
 def test_threads_that_wake_have_a_processor_each_and_get_all_of_them_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.evaluator.judge import Judge
-from actors.evaluator.variant_race import RaceResult, declared_space, race, variants_of
+from actors.evaluator.ordered_judging import MAX_TRIAL_S, Trials
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.variant_race import (
+    MAX_RACE_S,
+    RaceResult,
+    declared_space,
+    race,
+    variants_of,
+)
 from actors.evaluator.worker import EvaluatorWorker
 from actors.tune_space import (
     MAX_VARIANTS,
@@ -20,6 +29,7 @@ from actors.tune_space import (
     variant_source,
     with_values,
 )
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.messages import Evaluate, Evaluated, Lease
 from protocol.values import Outcome, Reference, Stage, Task, Verdict
 from protocol.variant_lines import variant_lines
@@ -199,6 +209,9 @@ def test_the_best_variant_that_passes_the_full_check_is_kept(
         outcome, _stage = failures.get(threads, (Outcome.CORRECT, ""))
         assert verdict.variants[threads - 1].verdict is outcome
     if kept is not None:
+        # The judged variant's figures are the verdict's, whatever it showed in its trial.
+        assert verdict.variants[kept - 1].speedup == 4.0
+        assert verdict.variants[kept - 1].median_us == 5.0
         assert verdict.variants[3].speedup == pytest.approx(20.0 / (10 / 1.2))
 
 
@@ -215,6 +228,46 @@ def test_a_candidate_that_can_not_be_built_is_not_built_again() -> None:
     assert verdict.reason == "no such name"
     assert verdict.variant is None
     assert [one.verdict for one in verdict.variants] == [Outcome.COMPILE_FAILED] * 2
+
+
+class HangingJudge:
+    """A judge whose trials end when their context is revoked; its clock runs while they hang."""
+
+    ahead, is_closing = 0, False
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+        self.now = 0.0
+
+    def judge(
+        self, _task: Task, source: str, context: EvaluationContext, **_options: object
+    ) -> Verdict:
+        self.tried.append(source)
+        while not context.is_revoked():
+            self.now += 1.0
+            assert self.now < 1000
+        raise EvaluationCancelledError
+
+    def build(self, *_: object) -> None:
+        """Build nothing."""
+
+
+def test_variants_that_hang_do_not_hold_the_device(task: Task) -> None:
+    """A trial has a limit, the race one for all of its trials; a revoked lease ends at once."""
+    judge = HangingJudge()
+
+    def trials_in(context: EvaluationContext) -> Trials:
+        return Trials(judge, task, context, deque(), lambda: judge.now)  # type: ignore[arg-type]
+
+    most = int(MAX_RACE_S / MAX_TRIAL_S)
+    found = trials_in(STANDALONE).run([f"{place}" for place in range(16)], 0.1)
+    assert len(judge.tried) == most
+    assert judge.now == MAX_RACE_S
+    assert {one.verdict for one in found} == {Outcome.TIMED_OUT}
+    assert "its trial took more than" in found[0].reason
+    assert "not tried" in found[most].reason
+    with pytest.raises(EvaluationCancelledError):
+        trials_in(ContextRecorder(revoked_after_s=0.0)).run(["a", "b"], 0.1)
 
 
 def test_an_evaluator_races_a_candidates_variants_and_tells_what_each_gave(

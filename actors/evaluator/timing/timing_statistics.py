@@ -137,7 +137,7 @@ def under_contention(timed: Timing, best_us: float) -> Timing:
     """
     reference = max(timed.reference_contention, timed.reference_us / best_us)
     candidate = max(timed.candidate_contention, timed.reference_us / best_us)
-    if timed.is_quiet or max(reference, candidate) <= POLICY.disturbed_ratio:
+    if max(reference, candidate) <= POLICY.disturbed_ratio:
         return timed
     held_up = bool(timed.busy_groups) and timed.reference_us > POLICY.held_up_ratio * best_us
     low, high = timed.ci95 or (0.0, 0.0)
