@@ -9,11 +9,13 @@ from actors.adopt.check import Check, Trial
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import Fit
 from actors.adopt.look import Look, ms_text
+from actors.adopt.site_groups import amdahl
 from actors.adopt.stage_folder import ModelRecord, StageFolder
 from actors.adopt.taken_tasks import Take, TakenTask
 from actors.adopt.task_runs import run_outcome
 
 SHOWN_GROUPS = 12
+SHOWN_REFUSED = 2  # in one sentence
 Stored = TypeVar("Stored")
 
 
@@ -42,8 +44,28 @@ def no_winner_line(folder: StageFolder) -> str:
     if taken is None or not taken.tasks:
         reasons = [f"{each.name}: {each.reason}" for each in taken.not_taken] if taken else []
         return f"The model stays as it is, for no module became a task. {'; '.join(reasons[:3])}"
-    outcomes = [f"{task.name}: {run_outcome(folder, task)}" for task in taken.tasks]
-    return f"The model stays as it is, for no task has a winner: {'; '.join(outcomes)}."
+    found = _stored(folder, "look.json", Look)
+    groups = {group.name: group for group in found.groups} if found else {}
+    outcomes = [
+        f"{task.name} (at most {_ceiling(found, task):.2f}×): {run_outcome(folder, task)}"
+        for task in taken.tasks
+    ]
+    refused = sorted(
+        (each for each in taken.not_taken if each.name in groups),
+        key=lambda each: -groups[each.name].ceiling,
+    )
+    others = [
+        f"{each.name} (at most {groups[each.name].ceiling:.2f}×): {each.reason}"
+        for each in refused[:SHOWN_REFUSED]
+    ]
+    return f"The model stays as it is, for no task has a winner: {'; '.join(outcomes)}." + (
+        f" Not taken: {'; '.join(others)}." if others else ""
+    )
+
+
+def _ceiling(look: Look | None, task: TakenTask) -> float:
+    """Return the step's speed-up if a task's modules took no time."""
+    return amdahl(min(task.share * look.busy, 1.0)) if look else 0.0
 
 
 class _Report:
@@ -136,22 +158,22 @@ class _Report:
         tasks = {task.name: task for task in taken.tasks}
         for name in sorted(order, key=lambda name: name in trials and not trials[name].kept):
             own = f"{judged[name]:.2f}×" if judged.get(name) else ""
-            yield _task_row(self._folder, tasks[name], own, trials.get(name))
+            yield self._task_row(tasks[name], own, trials.get(name))
         yield ""
         yield "by itself: the module alone, as its run judged it. in the model: whole steps with"
         yield "this winner only. with those above: whole steps, compared with the winners above."
         yield ""
 
-
-def _task_row(folder: StageFolder, task: TakenTask, own: str, trial: Trial | None) -> str:
-    row = f"| {task.name} ({task.class_name}) | {len(task.sites)} | {own} |"
-    if trial is None:
-        return f"{row} | | | | {run_outcome(folder, task)} |"
-    alone = trial.alone.describe() if trial.alone else ""
-    together = trial.together.describe() if trial.together else ""
-    calls = f"{trial.kernel_calls} of {trial.expected_calls}" if trial.expected_calls else ""
-    word = "kept" if trial.kept else f"dropped: {trial.reason}"
-    return f"{row} {alone} | {together} | {trial.ceiling:.2f}× | {calls} | {word} |"
+    def _task_row(self, task: TakenTask, own: str, trial: Trial | None) -> str:
+        row = f"| {task.name} ({task.class_name}) | {len(task.sites)} | {own} |"
+        if trial is None:
+            ceiling = _ceiling(self._look, task)
+            return f"{row} | | {ceiling:.2f}× | | {run_outcome(self._folder, task)} |"
+        alone = trial.alone.describe() if trial.alone else ""
+        together = trial.together.describe() if trial.together else ""
+        calls = f"{trial.kernel_calls} of {trial.expected_calls}" if trial.expected_calls else ""
+        word = "kept" if trial.kept else f"dropped: {trial.reason}"
+        return f"{row} {alone} | {together} | {trial.ceiling:.2f}× | {calls} | {word} |"
 
 
 def _whole(check: Check) -> Iterator[str]:

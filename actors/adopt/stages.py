@@ -118,7 +118,7 @@ def _run_tasks(folder: StageFolder, taken: Take, arguments: argparse.Namespace) 
     parts = [task for task in taken.tasks if task.part_of]
     losers = [task.name for task in first if task.has_parts and not has_winner(folder, task)]
     if losers and not parts:
-        say(f"no winner for {', '.join(losers)}: their parts are tried")
+        say(f"no winner for {', '.join(losers)}: the parts are tried")
         parts = [
             task
             for task in take_parts(folder, _options(arguments), losers, say).tasks

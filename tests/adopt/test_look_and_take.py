@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from actors.adopt import stages as stages_of_the_command
 from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
+from actors.adopt.model_report import no_winner_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
@@ -132,6 +134,9 @@ def test_a_module_with_a_cache_is_not_taken_and_its_parts_are(
     refused = {each.name: each.reason for each in taken.not_taken}
 
     assert "it is given a Cache" == refused["layers"]
+    said = no_winner_line(folder)  # before any run
+    assert re.search(r"layers-mlp \(at most \d\.\d\d×\): it was not run", said), said
+    assert re.search(r"Not taken: layers \(at most \d+\.\d\d×\): it is given a Cache", said), said
     assert {"layers-mlp"} <= {task.name for task in taken.tasks}
     gate = next(task for task in taken.tasks if task.name == "layers-mlp")
     assert ("layers.0.mlp", "layers.1.mlp") == gate.sites
