@@ -147,9 +147,11 @@ class Comparison:
                 self._clock.holding(kernel.candidate),
                 timed_by_all(self._clock, self._time_s) as times,
             ):
+                if kernel.gigabytes:
+                    self._clock.wait()  # the judge then plans with what is left of the card
                 verdict = self._judge.judge(self._task_of(kernel), kernel.candidate, built=built)
-        except ClockError as error:
-            print(f"{kernel.name:18} !! {error}", flush=True)
+        except (ClockError, JudgeUnavailableError) as error:
+            print(f"{kernel.name:18} !! {error}"[:600], flush=True)
             return None
         if not isinstance(verdict, Verdict) or not verdict.is_correct or not times:
             print(f"{kernel.name:18} !! {verdict}"[:600], flush=True)

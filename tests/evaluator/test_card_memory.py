@@ -48,6 +48,18 @@ def test_eight_gigabytes_fit_a_card_of_80(sizes: tuple[int, int]) -> None:
     assert bool(task.refusal(CARD_24, CARD_24)) == (task.most > CARD_24)
 
 
+def test_what_a_call_takes_for_itself_counts_in_three_processes() -> None:
+    """A pooling of 2 GB has indices of 4: blocks have fewer calls, so that they fit the card."""
+    plain = task_of((2, 2), has_double=True)
+    pooling = TaskBytes(inputs=2 * GIB, outputs=2 * GIB, working=4 * GIB, has_double=True)
+    assert pooling.timing(1) - plain.timing(1) == 4 * pooling.working
+    assert pooling.steps["check"] - plain.steps["check"] == 4 * pooling.working
+    for free in (CARD_80, 64 * GIB):
+        calls = pooling.block_calls(free, MOST)
+        assert 1 <= calls <= plain.block_calls(free, MOST)
+        assert pooling.timing(calls) <= free
+
+
 def test_float64_is_left_out_before_a_task_is_refused() -> None:
     """Two gigabytes in and out have float64 on a card of 80 GB only; both judge them."""
     task = task_of((2, 2))

@@ -71,6 +71,23 @@ def _longest(inputs: object) -> int:
     return max((size for each in tensors_in(inputs) for size in each.shape), default=0)
 
 
+class PeakMemory:
+    """The most bytes that torch allocates on a card from now on; none on a host."""
+
+    def __init__(self, device: DeviceKind) -> None:
+        self._device = device
+        self._before = 0
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            self._before = torch.cuda.memory_allocated()
+
+    def bytes(self) -> int:
+        """Return the largest increase so far."""
+        if self._device == "cpu":
+            return 0
+        return torch.cuda.max_memory_allocated() - self._before
+
+
 def free_card_bytes() -> int:
     """Return the bytes of the card that no other process has."""
     return int(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())

@@ -212,6 +212,7 @@ class Referee:
             is_deterministic=steady,
             aliases=self._aliases,
             has_double=task.has_double,
+            working_bytes=task.working_bytes,
             free_bytes=self._free_bytes(),
             form=task.form,
             notes=(

@@ -67,6 +67,7 @@ class TaskModule:
         self.state = self.first
         self.has_double = False  # whether a float64 version works
         self._output_bytes = 0  # of a call
+        self.working_bytes = 0  # of a card, that a call allocates besides them
         self._draws_on_device = False  # whether inputs are drawn on the device itself
 
     def make(self, seed: int) -> None:
@@ -251,6 +252,7 @@ class TaskModule:
             inputs=sum(each.nbytes for each in tensors_in(inputs)),
             outputs=self._output_bytes,
             parameters=sum(each.nbytes for each in self.model.parameters()),
+            working=self.working_bytes,
         )
         if self.device == "cpu" and sizes.inputs + sizes.parameters > MAX_HOST_DOUBLE_BYTES:
             return
@@ -277,12 +279,15 @@ class TaskModule:
             if seed is not None:
                 model = copy.deepcopy(self.model)
                 seed_all(seed)
+            given = clone(inputs)
             with task_errors_as("Model.forward"), torch.no_grad():
-                returned = self.call(model, clone(inputs))
+                peak = memory_estimate.PeakMemory(self.device)
+                returned = self.call(model, given)
             require_transferable("Model.forward", layout_of(returned))
+            self._output_bytes = sum(each.nbytes for each in tensors_in(returned))
+            self.working_bytes = max(0, peak.bytes() - self._output_bytes)
             results.append(clone(returned))
-            del returned  # before the next call
-        self._output_bytes = sum(each.nbytes for each in tensors_in(results[0]))
+            del given, returned  # before the next call
         first, second = map(tensors_in, results)
         return all(
             a.shape == b.shape and not correctness.compare(b, a, None, "").reason

@@ -28,6 +28,7 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     inputs: int
     outputs: int
     parameters: int = 0
+    working: int = 0  # what a call of the task allocates besides its outputs, at its worst moment
     has_double: bool = False  # whether outputs are compared with float64, too
 
     def fits_double(self, free: int) -> bool:
@@ -40,8 +41,8 @@ class TaskBytes(Value, frozen=True, kw_only=True):
         """The bytes of each step of judging, with parameters and processes, at its worst moment."""
         held = PARAMETER_COPIES * self.parameters + CONTEXT_BYTES
         return {
-            "prepare": self._prepare + held,
-            "check": self._check + held,
+            "prepare": self._prepare + self._own_calls + held,
+            "check": self._check + self._all_calls + held,
             "time": self.timing(1) + held,
         }
 
@@ -49,6 +50,16 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     def most(self) -> int:
         """The bytes that a card must have free."""
         return max(self.steps.values())
+
+    @property
+    def _own_calls(self) -> int:
+        """What calls in the referee take for themselves; in float64 twice as much."""
+        return self.working * (2 if self.has_double else 1)
+
+    @property
+    def _all_calls(self) -> int:
+        """What calls take for themselves in the three processes; their allocators keep it."""
+        return self._own_calls + 2 * self.working
 
     @property
     def _prepare(self) -> int:
@@ -78,11 +89,11 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     def timing(self, calls: int) -> int:
         """Return the bytes of timing blocks of this many calls.
 
-        Slots, outputs of both sides, and of a call that is compared the draw, the copied output,
+        Slots, what calls take for themselves, outputs of both sides, and of a call that is compared the draw, the copied output,
         the expected one and its clone; with float64 as in a check.
         """
         earlier = REHEARSAL_SLOTS if calls > REHEARSAL_SLOTS else 0
-        slots = (calls + earlier) * self.inputs
+        slots = (calls + earlier) * self.inputs + self._all_calls
         inputs, outputs = (4, 5) if self.has_double else (1, 3)
         compared = inputs * self.inputs + outputs * self.outputs
         return slots + compared + calls * self.outputs + arena_bytes(self.outputs, calls)

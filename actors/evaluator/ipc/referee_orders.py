@@ -60,6 +60,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made
+    working_bytes: int = 0  # of a card, that a call allocates besides its outputs
     # Of a card, with what preparing the task took given back; on a host, bytes for one block.
     free_bytes: int
     notes: tuple[str, ...] = ()

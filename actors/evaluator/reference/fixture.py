@@ -104,6 +104,7 @@ class ReferenceFixture:
         return TaskBytes(
             inputs=slot_bytes(facts.inputs),
             outputs=total_bytes(facts.outputs),
+            working=facts.working_bytes,
             has_double=facts.has_double,
         )
 
