@@ -89,8 +89,9 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     def timing(self, calls: int) -> int:
         """Return the bytes of timing blocks of this many calls.
 
-        Slots, what calls take for themselves, outputs of both sides, and of a call that is compared the draw, the copied output,
-        the expected one and its clone; with float64 as in a check.
+        Slots, what calls take for themselves, outputs of both sides, and of a call that is
+        compared the draw, the copied output, the expected one and its clone; with float64 as in a
+        check.
         """
         earlier = REHEARSAL_SLOTS if calls > REHEARSAL_SLOTS else 0
         slots = (calls + earlier) * self.inputs + self._all_calls
