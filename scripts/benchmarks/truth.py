@@ -14,7 +14,7 @@ Each kernel (in the order of the NAMEs, if there are any) is judged, and two oth
 
 How far the judge is off is the median over the groups.  With --draw the kernels come in an order
 that the text decides, those bound by launches, by memory, by arithmetic and those of gigabytes in
-turn: with too few --seconds for all, the choice is nobody's.  The exit status is 1 if the judge is
+turn: with too few --seconds for all, no person chooses.  The exit status is 1 if the judge is
 off by more than 1 % for the median kernel or by more than 3 % for one (of calls under 5 µs, by more
 than 0.5 µs), or if the whole interval of the process apart is beyond 3 %.
 """

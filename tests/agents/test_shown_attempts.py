@@ -174,7 +174,7 @@ def test_facts_that_no_kernel_needs_are_left_out() -> None:
 
 
 def test_a_first_design_has_all_chosen_cards() -> None:
-    """Who begins with the module sees what was chosen for the task."""
+    """A first design, which grows from the module, sees what was chosen for the task."""
     chosen = [card.title for card in choose_cards(MATMUL, ON_CARD)]
     assert len(chosen) == 3
     for work in (make_plan(), solve(), write(PLAN)):

@@ -249,14 +249,6 @@ class SlotContents:
             place = slot * memory.stride + begin
             memory.bytes[place : place + raw.numel()].copy_(raw)
 
-    def inputs(self, slot: int) -> list[object]:
-        """Return a copy of what was last written into a slot."""
-        return self.values(self.written(slot))
-
-    def is_changed(self, memory: SlotMemory, slot: int) -> bool:
-        """Whether a slot holds something else than what was written into it."""
-        return any(self.changes(memory, slot, self.written(slot)))
-
     def changes(
         self, memory: SlotMemory, slot: int, raws: Sequence[torch.Tensor]
     ) -> tuple[bool, ...]:

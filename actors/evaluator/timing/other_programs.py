@@ -1,6 +1,6 @@
 """How much of the processors' time other programs took: a thread also waits for threads of its own.
 
-The kernel counts for each thread how long it was ready and had no processor, but not who had it.
+The kernel counts for each thread how long it was ready and had no processor, but not which had it.
 Threads of one computation that are more than the processors wait for each other on a quiet machine,
 too.  What other programs used is what all programs used, less what this process and its children
 did.
