@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
@@ -178,7 +179,7 @@ def _launches(work: AgentWork) -> int | None:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text in one line of at most `most` characters.
+    """Return a text in one line of at most `most` characters, cut between words.
 
     Of a longer text its first sentence is left, or what fits of it.
     """
@@ -188,7 +189,8 @@ def one_line(text: str, most: int) -> str:
     end = SENTENCE_END.search(line, endpos=most + 1)
     if end is not None:
         return line[: end.start()]
-    return f"{line[: most - 1].rstrip()}…"
+    whole_words = textwrap.shorten(line, most, placeholder="…")
+    return whole_words if len(whole_words) > most // 2 else f"{line[: most - 1]}…"
 
 
 def sentences(text: str, most: int) -> str:
