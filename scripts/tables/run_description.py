@@ -68,6 +68,15 @@ def describe(run_dir: Path, reader: RunReader, snapshot: Snapshot) -> RunDescrip
     )
 
 
+def read_description(run_dir: Path) -> RunDescription:
+    """Return what is known of a stored run."""
+    reader = RunReader(run_dir)
+    try:
+        return describe(run_dir, reader, reader.poll() or Snapshot())
+    finally:
+        reader.close()
+
+
 def _tf32_lines(task: TaskState) -> list[str]:
     facts = task.reference.facts if task.reference is not None else None
     lines = facts.rule_lines if facts is not None else ()
@@ -89,7 +98,7 @@ def description_lines(
         f"Judged: {_dates(runs)}, by commit {commit or 'unknown: a run stores none (--commit)'}",
         f"Correct: {TOLERANCE}; precision {first.rules.precision}{_tf32(runs)}",
         f"torch.compile: {_compiled(runs)}",
-        f"Again: `{command}`{_origin_note(first)}",
+        f"Again: `{command}`{_origin_note(command, first)}",
     ]
     return [f"- {line}" for line in lines]
 
@@ -122,11 +131,10 @@ def _task_words(tasks: Sequence[str]) -> list[str]:
     return ["--root", "CHECKOUT", "--level", str(found[0].level), "--problems", numbers]
 
 
-def _origin_note(settings: Settings) -> str:
+def _origin_note(command: str, settings: Settings) -> str:
     """Return where the files of KernelBench's problems are; "" where the command names none."""
-    named = any(origin_of(name) is not None for name in settings.tasks)
-    is_told = named and _task_words(settings.tasks)[0] == "--task"
-    return " (levelN_NAME.py is KernelBench's levelN/NAME.py)" if is_told else ""
+    named = "--task" in command and any(origin_of(name) is not None for name in settings.tasks)
+    return " (levelN_NAME.py is KernelBench's levelN/NAME.py)" if named else ""
 
 
 def _value(settings: Settings, name: str) -> Any:  # one of many fields, each of its own type
