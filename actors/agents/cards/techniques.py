@@ -13,7 +13,10 @@ TECHNIQUES = {
     "mma": re.compile(r"(?<!wg)mma[._](?:sync|m16)|nvcuda::wmma|mma\.sync"),
     "bulk copies": re.compile(r"cp\.async\.bulk|\bTMA\b|[Tt]ensorMap|bulk[- ]cop"),
     "asynchronous copies": re.compile(r"cp\.async(?!\.bulk)|__pipeline"),
-    "clusters": re.compile(r"__cluster_dims__|this_cluster|ClusterDimension|(?<![:.])\bclusters?\b"),
+    # Bulk copies without clusters name them in PTX: "shared::cluster", "release.cluster".
+    "clusters": re.compile(
+        r"__cluster_dims__|this_cluster|ClusterDimension|(?<![:.])\bclusters?\b"
+    ),
     "grid barriers": re.compile(r"this_grid|[Cc]ooperative|grid barrier"),
     "dependent launches": re.compile(r"griddepcontrol|[Pp]rogrammatic"),
     "cuBLAS": re.compile(r"cublas", re.IGNORECASE),
