@@ -35,6 +35,10 @@ def import_everything() -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
+    # What torch imports for random tensors of the meta device.  Each referee would do it for the
+    # memory that its task needs, which takes 0.6 s and more.
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
     from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
 
     gc.collect()
