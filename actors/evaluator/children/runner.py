@@ -214,6 +214,7 @@ class Runner:
         return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
 
     def _compile_module(self, mode: str) -> None:
+        torch.compiler.reset()  # what another mode compiled
         compiled = torch.compile(self._made, mode=mode)  # type: ignore[call-overload]
         self._module = call_of(compiled, self._made, self._form)
 
