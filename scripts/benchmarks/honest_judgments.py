@@ -123,6 +123,7 @@ class Judgments:
         self._written: dict[str, str] = {}  # by the rule book
         self._judged = Counter[str]()
         self._names = set[str]()  # of the tasks
+        self._spent = Counter[str]()  # seconds of the judgments' parts
         self._started = time.monotonic()  # once what all of them need was there
 
     def judge_all(self, chosen: Sequence[HonestCandidate], count: int, seconds: float) -> int:
@@ -151,11 +152,13 @@ class Judgments:
         return int(self._judged["not correct"] + self._judged["excluded"] > 0)
 
     def _summary(self, start_s: float, spent_s: float) -> str:
-        judged = self._judged
-        all_s = WANTED * spent_s / max(judged["all"], 1)
+        judged, number = self._judged, max(self._judged["all"], 1)
+        all_s = WANTED * spent_s / number
+        parts = ", ".join(f"{name} {part_s / number:.1f} s" for name, part_s in self._spent.items())
         return (
             f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
-            f"another program, in {spent_s:.0f} s, and {start_s:.0f} s until the first verdict "
+            f"another program, in {spent_s:.0f} s, and {start_s:.0f} s until the first verdict; "
+            f"a judgment: {parts} "
             f"({WANTED} of them: {all_s / 60:.0f} min at this rate, divided by the devices that "
             f"share them): {judged['not correct']} not correct; "
             f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
@@ -172,7 +175,12 @@ class Judgments:
         candidate = each.candidate or self._written.get(each.name, "")
         if not candidate:
             candidate = self._written[each.name] = written_by_rule_book(self._judge, task)
+        began = time.monotonic()
         verdict = self._judge.judge(task, candidate, built=built)
+        self._spent["all"] += time.monotonic() - began
+        if isinstance(verdict, Verdict):
+            self._spent["check"] += verdict.seconds.check
+            self._spent["timing"] += verdict.seconds.time
         self._judged["all"] += 1
         if not isinstance(verdict, Verdict) or not verdict.is_correct:
             self._judged["not correct"] += 1
