@@ -29,11 +29,11 @@ print(wrong)
 """
 
 
-class CallRecorder(TorchDispatchMode):
+class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records each call's function, dtype and number of elements."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: set[tuple[str, torch.dtype, int]] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
