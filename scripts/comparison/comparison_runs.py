@@ -119,7 +119,12 @@ def _measured_run(arguments: ComparisonArguments) -> Path | None:
 def rows_of(arguments: ComparisonArguments, run: RunChoice) -> RunRows | None:
     """Return the rows of a run; None before it has begun."""
     place = arguments.results / run.folder / RUN_FOLDER
-    return rows_of_run(place, any_task=True) if (place / FILE_NAME).is_file() else None
+    return rows_of_run(place, any_task=True) if has_begun(arguments, run) else None
+
+
+def has_begun(arguments: ComparisonArguments, run: RunChoice) -> bool:
+    """Whether there is such a run."""
+    return (arguments.results / run.folder / RUN_FOLDER / FILE_NAME).is_file()
 
 
 def _check_same_tasks(place: Path, names: tuple[str, ...], tasks: dict[str, str]) -> None:
