@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -26,9 +25,9 @@ from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_proof import load_task
 from actors.exit_status import ExitStatus
+from scripts import adopt
 
 MODELS = Path(__file__).parent / "models"
-TOP = Path(__file__).parents[2]
 EASY = Options(min_share=0.0, max_gap=1e6)  # times on a shared machine prove nothing
 
 
@@ -330,21 +329,23 @@ def test_a_file_is_imported_once_for_all_stages(tmp_path: Path) -> None:
         assert isinstance(ModelFile(model).build(), torch.nn.Linear)
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A mistake is one line on stderr with status 2, without a traceback."""
+    monkeypatch.chdir(tmp_path)
     for arguments, said in (
         (["look", "absent.py"], "adopt: absent.py: there is no such file\n"),
         (["take", "absent"], "run `adopt.py look` first"),
         (["take", "absent", "--cap", "much"], "is not a size such as 500M"),
     ):
-        done = subprocess.run(
-            [sys.executable, str(TOP / "scripts/adopt.py"), *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(adopt.main(arguments))
+        output = capsys.readouterr()
         assert (ExitStatus.USAGE, "", 1) == (
-            done.returncode, done.stdout, len(done.stderr.splitlines())
+            ended.value.code, output.out, len(output.err.splitlines())
         )  # fmt: skip
-        assert said in done.stderr
+        assert said in output.err
 
 
 def test_parts_of_a_task_without_a_winner_become_tasks(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from types import ModuleType
 
 import pytest
 import torch
-from evaluator_samples import candidate
+from evaluator_samples import wrong_candidate
 
 from actors.evaluator.children import memory_estimate
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.ipc.card_memory import TaskBytes
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.sandbox.child_client import ChildFailure
-from protocol.values import Task
+from protocol.values import Outcome, Task
 
 TIB = 1 << 40
 
@@ -83,9 +83,9 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
 
     assert isinstance(found, TaskProblem)
     assert "too large for this machine" in found.reason
-    verdict = judge.judge(task, candidate())
+    verdict = judge.judge(task, wrong_candidate())
     assert not isinstance(verdict, TaskProblem)
-    assert verdict.is_correct
+    assert verdict.verdict is Outcome.WRONG
     assert before in (None, judge.zygote_pid)
 
 

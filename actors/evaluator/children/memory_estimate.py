@@ -26,26 +26,28 @@ LONG = 1 << 13  # elements of a dimension: an outer product of such inputs is la
 CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
 
-def require_memory(task: ModuleType, device: DeviceKind) -> None:
-    """Raise `UnsuitableTaskError` when the task needs more memory than the machine has free.
+def require_memory(task: ModuleType, device: DeviceKind) -> TaskBytes:
+    """Return the bytes of a task's tensors.
 
-    On a card that is the card's.
+    Raise `UnsuitableTaskError` when the task needs more memory than the machine has free.  On a
+    card that is the card's.
     """
     sizes = task_bytes(task)
     tensors = sizes.inputs + sizes.outputs + sizes.parameters
     if tensors <= SMALL_TASK_BYTES:
-        return
+        return sizes
     if device == "cuda":
         refusal = sizes.refusal(*torch.cuda.mem_get_info())
         if refusal:
             raise UnsuitableTaskError(refusal)
-        return
+        return sizes
     need, free = TASK_COPIES * tensors + OTHER_BYTES, free_bytes()
     if free is not None and need > free:
         raise UnsuitableTaskError(
             f"too large for this machine: its tensors take {gib(tensors)}, judging it about"
             f" {gib(need)}, and {gib(free)} are free"
         )
+    return sizes
 
 
 def task_bytes(task: ModuleType) -> TaskBytes:

@@ -1,4 +1,4 @@
-"""The zygote: it has imported torch, runs nothing with it, and forks every other child.
+"""The zygote: it has imported torch, runs next to nothing with it, and forks every other child.
 
 The judge sends orders over one channel, on standard input.  The zygote never initialises CUDA and
 never starts a thread, so that a fork of it is as good as a fresh process, without the seconds that
@@ -35,8 +35,14 @@ def import_everything() -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
-    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    # What torch imports for random tensors of the meta device.  Each referee would do it for the
+    # memory that its task needs, which takes 0.6 s and more.
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
+    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    from actors.evaluator.children.tensors import vector_math
+
+    vector_math.choose_kernels()  # before any child could do so with several threads
     gc.collect()
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
 
