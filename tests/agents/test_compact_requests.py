@@ -184,6 +184,10 @@ def test_facts_are_shown_where_they_are_known() -> None:
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the reference's floor" in request.varying_text
     assert "Fuse. | 20.0 µs, 5 × floor, 2 × parent" in request.varying_text
+    split = ReferenceFacts(floor=TaskFloor(memory_us=4.0, matrix_us=90.0))
+    faster = replace(reference, facts=split)  # by products of a lower precision
+    text = compact(make_plan(node=node, reference=faster, ledger=LEDGER)).varying_text
+    assert "3.33 × eager, below the reference's floor, 3 × its bytes" in text
 
 
 def test_rules_are_stated_once() -> None:

@@ -99,10 +99,7 @@ def _figures(
     entry: LedgerEntry, score_us: float, reference: Reference, times: dict[int, float]
 ) -> str:
     """Return an attempt's time, as a multiple of the floor, and what its step gave."""
-    parts = [duration(score_us)]
-    least = least_us(reference)
-    if least and score_us * BEYOND_FLOOR >= least:
-        parts.append(f"{score_us / least:.3g} × floor")
+    parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")]
     if entry.parent in times:
         parts.append(f"{times[entry.parent] / score_us:.3g} × parent")
     return ", ".join(parts)
@@ -122,12 +119,21 @@ def comparisons(score_us: float, reference: Reference) -> list[str]:
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    return [*found, *_floor_shares(score_us, reference, "the reference's floor")]
+
+
+def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]:
+    """Return a time as a multiple of the floor; below it, of the time of the bytes alone."""
     least = least_us(reference)
-    if least and score_us * BEYOND_FLOOR < least:
-        found.append("below the reference's floor")
-    elif least:
-        found.append(f"{score_us / least:.3g} × the reference's floor")
-    return found
+    if not least:
+        return []
+    if score_us * BEYOND_FLOOR >= least:
+        return [f"{score_us / least:.3g} × {name}"]
+    floor = reference.facts.floor if reference.facts is not None else None
+    bytes_us = floor.parts.get("bytes") if floor is not None else None
+    if bytes_us is None or score_us * BEYOND_FLOOR < bytes_us:
+        return [f"below {name}"]
+    return [f"below {name}", f"{score_us / bytes_us:.3g} × its bytes"]
 
 
 def stance(work: AgentWork) -> str:
