@@ -270,7 +270,7 @@ def test_a_module_that_is_called_in_other_ways_at_each_step_is_taken_for_one(
 
 CONTRACT = {
     "build() raised ValueError: no": "def build(): raise ValueError('no weights')",
-    "build() raised ValueError: b (mine.py:2), because of KeyError: 'a'": (
+    "build() raised ValueError: b (mine.py:5), because of KeyError: 'a'": (
         "def build():\n    raise ValueError('b') from KeyError('a')"
     ),
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
