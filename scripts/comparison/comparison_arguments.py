@@ -197,7 +197,9 @@ def _seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first or last > MAX_SEED or last - first >= MAX_RUNS:
+        if last - first >= MAX_RUNS:
+            raise argparse.ArgumentTypeError(f"{text} are too many: at most {MAX_RUNS} runs")
+        if last < first or last > MAX_SEED:
             raise argparse.ArgumentTypeError(f"expected numbers like 0,1,2 or 0-4, got {text!r}")
         seeds += range(first, last + 1)
     if len(set(seeds)) < len(seeds):

@@ -44,6 +44,8 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence
         f"on {facts.hardware or facts.device}, {facts.model}"
     )
     told = ["\n".join(description)] if description else []
+    missing = [label for label, runs in runs_by_label.items() if not runs]
+    told += [f"**Not begun: {'; '.join(missing)}.**"] if missing else []
     return "\n\n".join(
         [head, *told, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES]
     )
@@ -55,6 +57,7 @@ def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
     for label, one in figures.items():
         if one.unfinished:
             part = f"{label} has {one.attempts} of {one.asked} attempts"
+            part += ", its winners are not confirmed" if one.attempts == one.asked else ""
             part += f", {one.left_out} of {one.runs * one.tasks} tasks left out" * (
                 one.left_out > 0
             )
@@ -62,7 +65,8 @@ def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
     if not parts:
         return []
     rule = "a task of a seed counts as it is now, where every variation of the seed has a verdict"
-    return [f"**Not finished: {'; '.join(parts)}. Gains are not of equal budgets: {rule}.**"]
+    rule = f"gains are not of equal budgets, and {rule}"
+    return [f"**Not finished: {'; '.join(parts)}. Until then {rule}.**"]
 
 
 def _variations(figures: Mapping[str, VariationFigures]) -> str:

@@ -171,6 +171,13 @@ def _summary_row(task: TaskPage, budget: int, *, is_brief: bool) -> list[str]:
     cached = f" ({spend.cached_tokens:,} cached)" if spend.cached_tokens else ""
     spent = task.attempts_usd
     each = spent / len(task.attempts) if spent is not None and task.attempts else None
+    paid = [  # nothing of it by a model on this machine
+        f"{spend.input_tokens:,}{cached}",
+        f"{spend.output_tokens:,}",
+        f"{dollars(row.usd)}{'*' if task.with_lost_call else ''}",
+        DASH if each is None else f"{each:.3f}",
+        _fine_dollars(usd_per_percent(row.usd, row.speed_eager)),
+    ]
     times_us = (row.eager_us, task.bytes_us, row.compile_us, row.max_autotune_us)
     return [
         name,
@@ -178,11 +185,7 @@ def _summary_row(task: TaskPage, budget: int, *, is_brief: bool) -> list[str]:
         *best,
         f"{row.attempts} of {budget}" if row.attempts < budget else f"{row.attempts}",
         f"{row.correct}",
-        f"{spend.input_tokens:,}{cached}",
-        f"{spend.output_tokens:,}",
-        f"{dollars(row.usd)}{'*' if task.with_lost_call else ''}",
-        DASH if each is None else f"{each:.3f}",
-        _fine_dollars(usd_per_percent(row.usd, row.speed_eager)),
+        *(paid if spend.input_tokens or spend.usd else [DASH] * len(paid)),
         minutes(task.judge_minutes),
     ]
 
@@ -202,8 +205,9 @@ def _counts(page: RunPage) -> str:
     waiting, others = len(page.begun) - len(judged), len(page.tasks) - len(page.begun)
     text += f"; {waiting} have no judged attempt yet" if waiting else ""
     text += f"; {others} were not begun" if others else ""
-    shares = _fast_p(judged)
-    return f"{text}. KernelBench's fast_p of the judged, against eager: {shares}" if won else text
+    if not won:
+        return text
+    return f"{text}. KernelBench's fast_p of the judged, against eager: {_fast_p(judged)}"
 
 
 def _means(page: RunPage) -> str:

@@ -18,6 +18,7 @@ from actors.cli import UsageError
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
+from scripts.comparison.comparison_runs import check_runs
 from scripts.comparison.comparison_text import comparison_text
 from scripts.tables.markdown_table import DASH
 from scripts.tables.result_rows import ProblemState
@@ -96,7 +97,8 @@ def test_the_table_says_what_is_missing() -> None:
     open_row = replace(unsolved(2), state=ProblemState.UNFINISHED)
     text = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}, "b": {}})
     assert "Not finished: a has " in text
-    assert "Gains are not of equal budgets" in text
+    assert "gains are not of equal budgets" in text
+    assert "**Not begun: b.**" in text
     assert "| b " not in text
     assert "nothing has begun" == comparison_text({"a": {}})
 
@@ -136,6 +138,7 @@ def test_a_task_without_a_correct_candidate_says_so() -> None:
         ("--task a.py --seed 1", "--seeds instead"),
         ("--task a.py --seeds 1,1", "twice"),
         ("--task a.py --seeds 3-1", "numbers like"),
+        ("--task a.py --seeds 0-300", "too many"),
         ("--task a.py --vary nothing=1", "expected a setting"),
         ("--task a.py --vary seed=1,2", "--seeds"),
         ("--task a.py --vary strategy=stark,stark", "named twice"),
@@ -148,6 +151,17 @@ def test_a_mistake_is_found_before_anything_runs(line: str, reason: str) -> None
     """One line names the flag."""
     with pytest.raises(UsageError, match=reason):
         parse_arguments(line.split())
+
+
+def test_what_a_model_reads_is_varied_for_a_model_that_reads(tmp_path: Path) -> None:
+    """The rule book reads no requests: the arms would be the same, hours later."""
+    (tmp_path / "a.py").write_text(PROBLEM.replace("{factor}", "2"))
+    line = f"--task {tmp_path / 'a.py'} --vary knowledge=none,all --results {tmp_path / 'r'}"
+    line += " --device cpu --model recipes"
+    with pytest.raises(UsageError, match="recipes reads no requests"):
+        check_runs(parse_arguments(line.split()))
+    with pytest.raises(UsageError, match="--knowledge none needs --prompts compact"):
+        check_runs(parse_arguments(f"{line} --prompts paper".split()))
 
 
 def test_all_combinations_are_run_whole_seeds_first() -> None:

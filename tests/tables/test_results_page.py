@@ -139,6 +139,16 @@ def test_a_brief_page_is_the_table_alone(tmp_path: Path) -> None:
     assert ["README.md"] == [path.name for path in (tmp_path / "out").iterdir()]
 
 
+def test_a_run_without_a_verdict_has_a_page(tmp_path: Path) -> None:
+    """The first slice of a card may end before the first verdict."""
+    sample = Sample(tmp_path / "run", names=(RELU,), status="stopped")
+    sample.db.execute("DELETE FROM node WHERE number > 0")
+    sample.db.close()
+    page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert "0 of 1 problems judged: 0 with a correct candidate" in page
+    assert "0 of 6 attempts judged" in page
+
+
 def test_two_runs_of_one_problem_have_a_winner_each(tmp_path: Path) -> None:
     """The second file is named after its run."""
     for name in ("first", "second"):
