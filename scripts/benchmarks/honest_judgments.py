@@ -123,7 +123,7 @@ class Judgments:
         self._written: dict[str, str] = {}  # by the rule book
         self._judged = Counter[str]()
         self._names = set[str]()  # of the tasks
-        self._spent = Counter[str]()  # seconds of the judgments' parts
+        self._spent = dict.fromkeys(("all", "check", "timing"), 0.0)  # seconds of the judgments
         self._started = time.monotonic()  # once what all of them need was there
 
     def judge_all(self, chosen: Sequence[HonestCandidate], count: int, seconds: float) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -41,6 +43,14 @@ def test_nothing_but_the_place_of_drawing_changes() -> None:
     assert plain.keys() == drawn.keys()
     for name, value in plain.items():
         assert torch.equal(value, drawn[name]), name
+
+
+def test_no_process_waits_for_torchs_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch would import it for such a mode: 1.4 s of every candidate with a large module."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    with LargeFillsOnCard("cpu"):
+        nn.Linear(2, 2)
+    assert "torch._dynamo" not in sys.modules
 
 
 @pytest.mark.gpu

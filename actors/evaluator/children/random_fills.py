@@ -35,6 +35,11 @@ class LargeFillsOnCard(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._drawn_on = drawn_on
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to import its compiler for this: 1.4 s in each process that constructs."""
+        return False
+
     def __torch_dispatch__(
         self,
         function: Callable[..., Any],
