@@ -8,6 +8,7 @@ import textwrap
 
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
+from protocol.fact_lines import split_products_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
@@ -123,17 +124,22 @@ def comparisons(score_us: float, reference: Reference) -> list[str]:
 
 
 def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]:
-    """Return a time as a multiple of the floor; below it, of the time of the bytes alone."""
+    """Return a time as a multiple of the floor; below it, of what is left of the floor.
+
+    Split products of a lower precision take less than the reference's, and the bytes stay.
+    """
     least = least_us(reference)
     if not least:
         return []
     if score_us * BEYOND_FLOOR >= least:
         return [f"{score_us / least:.3g} × {name}"]
-    floor = reference.facts.floor if reference.facts is not None else None
-    bytes_us = floor.parts.get("bytes") if floor is not None else None
-    if bytes_us is None or score_us * BEYOND_FLOOR < bytes_us:
+    known = reference.facts
+    bytes_us = known.floor.parts.get("bytes", 0.0) if known and known.floor else 0.0
+    split_us = (split_products_us(known) or 0.0) if known else 0.0
+    left, what = max((bytes_us, "its bytes"), (split_us, "its split products"))
+    if not left or score_us * BEYOND_FLOOR < left:
         return [f"below {name}"]
-    return [f"below {name}", f"{score_us / bytes_us:.3g} × its bytes"]
+    return [f"below {name}", f"{score_us / left:.3g} × {what}"]
 
 
 def stance(work: AgentWork) -> str:
