@@ -176,6 +176,10 @@ MODULES = {
     "changes its input in place": (
         "class M(torch.nn.Linear):\n    def forward(self, x): return x.mul_(2).add(1)"
     ),
+    "changes a list or a dict": (
+        "class M(torch.nn.Linear):\n"
+        "    def forward(self, x, kept): return kept.append(x) or super().forward(x).relu()"
+    ),
     "its own buffers or attributes": (
         "class M(torch.nn.Linear):\n"
         "    seen = 0\n"
@@ -210,6 +214,7 @@ def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason
         step = "[model(batch[0][0][:rows]) for rows in range(1, 200)]"
     grad = "torch.enable_grad()" if "gradients" in reason else "torch.no_grad()"
     others = "[next(NUMBERS)]" if "step to step" in reason else "[]"
+    others = "[[]]" if "a list or a dict" in reason else others
     model.write_text(
         f"import torch\nBATCHES = [((torch.randn(4, 8),), {{}}) for _ in range(3)]\n"
         f"{MODULES[reason]}\nOTHERS = lambda: {others}\n"
@@ -263,7 +268,10 @@ def test_a_module_that_is_called_in_other_ways_at_each_step_is_taken_for_one(
 
 
 CONTRACT = {
-    "build() raised ValueError: no weights": "def build(): raise ValueError('no weights')",
+    "build() raised ValueError: no": "def build(): raise ValueError('no weights')",
+    "build() raised ValueError: b (mine.py:5), because of KeyError: 'a'": (
+        "def build():\n    raise ValueError('b') from KeyError('a')"
+    ),
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
     "build() returned a dict, expected a torch.nn.Module": "def build(): return {}",
     "build() raised SystemExit: 3": "def build(): raise SystemExit(3)",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actors.evaluator.children import kernel_resources, profiler
 from actors.evaluator.children.kernel_resources import KernelResources
@@ -57,6 +58,17 @@ def test_bytes_that_stay_in_the_cache_have_its_rate() -> None:
     assert floor.memory_us == pytest.approx(5.0)
     assert floor.cached_us == pytest.approx(2.0)
     assert floor.parts["bytes"] == pytest.approx(2.0)
+
+
+def test_bytes_that_are_only_read_have_the_rate_of_reading() -> None:
+    """A reduction reads nearly all: its floor is not that of a copy of as many bytes."""
+    rates = replace(RATES, read_gb_s=2500.0)
+    reduction = TaskCost(input_bytes=2 * 10**9, state_bytes=10**9, output_bytes=10**9)
+    assert task_floor(reduction, rates).memory_us == pytest.approx(1000.0 + 800.0)
+    written = TaskCost(input_bytes=10**9, output_bytes=3 * 10**9)
+    assert task_floor(written, rates).memory_us == pytest.approx(2000.0)
+    raised = rates_that_allow(1700.0, reduction, rates)
+    assert task_floor(reduction, raised).us == pytest.approx(1700.0)
 
 
 def test_each_precision_has_its_own_rate() -> None:

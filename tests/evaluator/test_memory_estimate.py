@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
 import pytest
@@ -47,6 +48,14 @@ def test_large_outputs_of_small_inputs_count() -> None:
     task.__dict__["get_inputs"] = lambda: [torch.rand(1 << 18)]
     task.__dict__["Model"].forward = lambda _self, x: torch.outer(x, x)
     assert memory_estimate.task_bytes(task).outputs == 4 << 36
+
+
+def test_an_estimate_imports_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch imports it at such calls only to tell it nothing: each task would wait for seconds."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    large = memory_estimate.task_bytes(module(TIB // 1024, forward="torch.relu(x)"))
+    assert large.outputs == TIB
+    assert "torch._dynamo" not in sys.modules
 
 
 def test_a_task_without_an_estimate_is_tried() -> None:
