@@ -154,6 +154,14 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     replaced_groups: tuple[int, ...] = (1, 5)
     replaced_chance: float = 0.25
 
+    # --- inputs of other distributions --------------------------------------------------------
+
+    # Some calls have them after the last group, and after each group with this probability; in so
+    # many blocks at most, with so many bytes of inputs and outputs in each that are compared.
+    other_kinds_blocks: int = 3
+    other_kinds_bytes: int = 1 << 26
+    other_kinds_chance: float = 0.05
+
     # --- spot checks --------------------------------------------------------------------------
 
     # Outputs of a block that are compared: at most, and the bytes that they may have together, in
