@@ -52,7 +52,7 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
     if facts is None:
         return []
     failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
-    shares = [*_share_lines(facts, task), *_idle_lines(facts), *_kernel_lines(facts)]
+    shares = [*_share_lines(facts, task), *_launch_lines(facts, task), *_kernel_lines(facts)]
     return [*failed, *shares, *facts.profile_sentences, *facts.difference]
 
 
@@ -62,11 +62,19 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
 def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     parts = []
     if rates.copy_gb_s is not None:
-        copy = f"copies {rates.copy_gb_s:,.4g} GB/s (read plus written)"
+        copy = f"copies {_rate(rates.copy_gb_s)} GB/s (read plus written)"
         if rates.cached_copy_gb_s is not None and rates.cache_bytes:
             cache = _bytes(rates.cache_bytes)
-            copy += f", {rates.cached_copy_gb_s:,.4g} GB/s within its last cache of {cache}"
+            copy += f", {_rate(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
         parts.append(copy)
+    reads = {
+        "{} from memory": rates.read_gb_s,
+        "{} from its last cache": rates.cached_read_gb_s,
+        "{} from shared memory": rates.shared_read_gb_s,
+    }
+    read = [text.format(_rate(rate)) for text, rate in reads.items() if rate is not None]
+    if read:
+        parts.append(f"reads alone, GB/s: {', '.join(read)}")
     if rates.tflops:
         products = ", ".join(f"{_name(key)} {value:.3g}" for key, value in rates.tflops.items())
         parts.append(f"matrix products {products} TFLOP/s")
@@ -92,7 +100,7 @@ def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> 
     )
     times = []
     if floor is not None and floor.memory_us is not None and floor.memory_us >= MIN_TOLD_US:
-        times.append(f"{us(floor.memory_us)} at the copy rate")
+        times.append(f"{us(floor.memory_us)} at these rates")
     if times and floor is not None and floor.cached_us is not None:
         times.append(f"{us(floor.cached_us)} where all of it is in the last cache")
     yield f"{moved}{': ' if times else ''}{', '.join(times)}."
@@ -172,7 +180,8 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
     matrix_us = floor.matrix_us
     if matrix_us is not None and task.cost is not None and matrix_us >= MIN_SHARE * own:
         parts += _matrix_share(task.cost, task.rates, matrix_us, own)
-    if floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
+    is_launch_told = facts.launches is not None and facts.device_us is not None
+    if not is_launch_told and floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
         name = "one launch" if task.rates.next_launch_us is not None else "an empty call"
         parts.append(f"{name} {us(floor.launch_us)} ({floor.launch_us / own:.0%})")
     if floor.us is None:
@@ -245,10 +254,17 @@ def _idle_us(facts: VerdictFacts) -> float | None:
     return idle if idle >= max(MIN_IDLE_US, MIN_IDLE_SHARE * facts.median_us) else None
 
 
-def _idle_lines(facts: VerdictFacts) -> Iterator[str]:
+def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[str]:
     if facts.launches is None or facts.device_us is None:
         return
-    text = f"{_launches(facts.launches)} a call, {us(facts.device_us)} of work on the device"
+    text = f"{_launches(facts.launches)} a call"
+    one_us = task.rates.next_launch_us if task is not None else None
+    if one_us is not None and facts.median_us:
+        launching = facts.launches * one_us
+        share = launching / facts.median_us
+        if MIN_SHARE <= share <= 1.0:  # more: a graph launches them
+            text += f", whose launching takes {us(launching)} here ({share:.0%} of the call)"
+    text += f", {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
         text += f"; a call returns to Python after {us(facts.host_us)}"
     idle = _idle_us(facts)
@@ -307,6 +323,10 @@ def us(microseconds: float) -> str:
     if microseconds >= 1e3:
         return f"{microseconds / 1e3:.3g} ms"
     return f"{microseconds:.3g} µs"
+
+
+def _rate(gb_s: float) -> str:
+    return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
 
 
 def _bytes(count: float) -> str:

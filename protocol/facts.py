@@ -23,6 +23,9 @@ class DeviceRates(Value, frozen=True, kw_only=True):
 
     copy_gb_s: float | None = None  # bytes read plus bytes written, of a buffer beyond all caches
     cached_copy_gb_s: float | None = None  # likewise, of a buffer in the last cache
+    read_gb_s: float | None = None  # bytes read, nothing written, of a buffer beyond all caches
+    cached_read_gb_s: float | None = None  # likewise from a card's last cache, past its L1 caches
+    shared_read_gb_s: float | None = None  # from shared memory, by all multiprocessors together
     cache_bytes: int = 0  # of the last cache; 0: not known
     launch_us: float | None = None  # one empty kernel, from the call until the device is idle
     next_launch_us: float | None = None  # each further launch of a series

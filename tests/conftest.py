@@ -8,10 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
+# A busy machine is slow to draw and to run an example, and each run draws others.
+settings.register_profile(
+    "tests", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 # Tests that run alone: what they assert depends on measured times.
 ALONE_PATHS = (HERE / "whole",)
 

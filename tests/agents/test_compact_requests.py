@@ -24,6 +24,7 @@ from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import parse_reply
 from actors.agents.requests.ledger import STANCES, fitting_stances, one_line
+from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
@@ -182,7 +183,7 @@ def test_facts_are_shown_where_they_are_known() -> None:
     assert "- precision: float32" in request.stable_text
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the reference's floor" in request.varying_text
-    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the reference's floor" in request.varying_text
+    assert "Fuse. | 20.0 µs, 5 × floor, 2 × parent" in request.varying_text
 
 
 def test_rules_are_stated_once() -> None:
@@ -213,7 +214,7 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
 
     for line in (
         "(7 earlier attempts are left out)",
-        "1 (0) | correct | Fuse. | 20.0 µs, 2 × eager\n",
+        "1 (0) | correct | Fuse. | 20.0 µs, 2 × parent\n",
         "2 (0) | wrong | Tile. | Row 3 differs\n",
         "3 (1) | under way, is being written | Unroll.\n",
         "4 (1) | under way, is being planned | (chooses freely)\n",
@@ -221,9 +222,44 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
     ):
         assert line in text
     with_best = LedgerEntry(number=6, parent=4, outcome=Outcome.CORRECT, score_us=12.0)
-    assert "12.0 µs, 3.33 × eager, the fastest" in (
+    assert "12.0 µs, 1 × parent, the fastest" in (
         compact(make_plan(node=FAST, ledger=(*LEDGER, with_best))).varying_text
     )
+
+
+def test_an_idea_is_told_once_and_never_cut_within_a_word() -> None:
+    """The ledger has it whole up to two hundred characters, unless the request has it above."""
+    idea = (
+        "One launch with a ring of bulk copies feeds rows into shared memory, " + "and so on " * 9
+    )
+    shown = LedgerEntry(number=4, parent=1, idea=FAST.advice, outcome=Outcome.CORRECT, score_us=12)
+    other = LedgerEntry(number=5, parent=1, idea=idea.strip(), outcome=Outcome.CORRECT, score_us=9)
+    longer = replace(other, number=6, idea=idea + "unbroken" * 20)
+    text = compact(make_plan(node=FAST, ledger=(shown, other, longer))).varying_text
+    assert "4 (1) | correct | (above) | " in text
+    assert f"5 (1) | correct | {idea.strip()} | " in text
+    assert f"6 (1) | correct | {idea.strip()}… | " in text
+
+
+def test_a_result_says_how_much_of_the_tolerance_is_left() -> None:
+    """Where a lower precision is in reach, this decides; next to no error is not told."""
+    near = replace(FAST, verdict=replace(FAST.verdict, max_error=0.54))
+    assert "largest error 0.54 of the tolerance" in compact(make_plan(node=near)).varying_text
+    exact = replace(FAST, verdict=replace(FAST.verdict, max_error=0.001))
+    assert "of the tolerance" not in compact(make_plan(node=exact)).varying_text
+
+
+def test_lines_keep_their_numbers_where_blank_ones_and_docstrings_are_left_out() -> None:
+    """An edit names the lines of the whole file."""
+    source = 'import torch\n\nclass Model:\n    """Halves."""\n    def forward(self, x):\n'
+    source += '        """x / 2"""\n        return x / 2\n'
+    shown = numbered(source, left_out=docstring_lines(source))
+    assert "1\timport torch\n3\tclass Model:\n5\t    def forward(self, x):\n" in shown
+    assert shown.endswith("\n7\t        return x / 2\n")
+    assert "Halves" not in shown
+    only = 'def f():\n    """All there is."""\n'
+    assert not docstring_lines(only)
+    assert not docstring_lines("not python (")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

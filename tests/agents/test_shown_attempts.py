@@ -122,14 +122,16 @@ def test_of_a_long_fastest_source_its_longest_kernel_is_shown() -> None:
     assert "// more" not in compact(make_plan(node=NODE, best=unknown)).varying_text
 
 
-def test_what_does_not_compile_is_repaired_without_other_code() -> None:
-    """Its log says what is wrong; the fastest of another design would only be read."""
+def test_a_repair_is_made_without_the_code_of_another_design() -> None:
+    """It changes little: the fastest would only be read.  Its plan is quoted once."""
     broken = Verdict(verdict=Outcome.COMPILE_FAILED, stage="build", reason="no ;", log="no ;")
     work = repair(PLAN, node=replace(NODE, verdict=broken, score_us=None), window=(FASTEST,))
     assert "The fastest so far" not in compact(work).varying_text
     wrong = replace(broken, verdict=Outcome.WRONG, stage="check")
     work = repair(PLAN, node=replace(NODE, verdict=wrong, score_us=None), window=(FASTEST,))
-    assert "The fastest so far" in compact(work).varying_text
+    assert "The fastest so far" not in compact(work).varying_text
+    assert "Where we stand: node" in compact(work).varying_text
+    assert "Its idea: " not in compact(replace(work, window=())).varying_text
 
 
 def test_a_replay_does_not_ask_which_attempt_was_the_fastest() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actors.evaluator.children import kernel_resources, profiler
 from actors.evaluator.children.kernel_resources import KernelResources
@@ -57,6 +58,17 @@ def test_bytes_that_stay_in_the_cache_have_its_rate() -> None:
     assert floor.memory_us == pytest.approx(5.0)
     assert floor.cached_us == pytest.approx(2.0)
     assert floor.parts["bytes"] == pytest.approx(2.0)
+
+
+def test_bytes_that_are_only_read_have_the_rate_of_reading() -> None:
+    """A reduction reads nearly all: its floor is not that of a copy of as many bytes."""
+    rates = replace(RATES, read_gb_s=2500.0)
+    reduction = TaskCost(input_bytes=2 * 10**9, state_bytes=10**9, output_bytes=10**9)
+    assert task_floor(reduction, rates).memory_us == pytest.approx(1000.0 + 800.0)
+    written = TaskCost(input_bytes=10**9, output_bytes=3 * 10**9)
+    assert task_floor(written, rates).memory_us == pytest.approx(2000.0)
+    raised = rates_that_allow(1700.0, reduction, rates)
+    assert task_floor(reduction, raised).us == pytest.approx(1700.0)
 
 
 def test_each_precision_has_its_own_rate() -> None:
@@ -166,7 +178,7 @@ def test_a_launched_kernel_finds_its_own_function(
     assert local_bytes == kernel_resources.local_bytes_of(kernel, registers, resources)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=200))
 def test_cuobjdumps_output_may_be_anything(garbage: str) -> None:
     """The library that it reads is the candidate's own."""
@@ -195,7 +207,7 @@ def test_a_trace_of_a_card_is_read() -> None:
     assert (second.name, second.us, second.grid) == ("Memset (Device)", 2.0, None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=100))
 def test_a_trace_may_be_anything(garbage: str) -> None:
     """A trace that can't be read leaves the kernels unknown."""
@@ -203,7 +215,7 @@ def test_a_trace_may_be_anything(garbage: str) -> None:
     assert profiler.trace_events('{"traceEvents": 3}') == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.recursive(st.none() | st.integers() | st.text() | st.floats(), st.lists))
 def test_a_trace_may_lack_any_figure(value: object) -> None:
     """An older profiler writes other fields, and then these figures are unknown."""

@@ -45,7 +45,12 @@ def test_every_rate_of_a_card_is_measured() -> None:
     assert rates.cached_copy_gb_s is not None
     assert rates.launch_us is not None
     assert rates.next_launch_us is not None
+    assert rates.read_gb_s is not None
+    assert rates.cached_read_gb_s is not None
+    assert rates.shared_read_gb_s is not None
     assert 100 < rates.copy_gb_s < rates.cached_copy_gb_s
+    assert 0.9 * rates.copy_gb_s < rates.read_gb_s < 1.3 * rates.copy_gb_s
+    assert rates.read_gb_s < rates.cached_read_gb_s < rates.shared_read_gb_s
     assert 0 < rates.next_launch_us < rates.launch_us < 200
     assert {"float32", "tf32", "bfloat16", "float16"} == set(rates.tflops)
     assert rates.tflops["float32"] < rates.tflops["bfloat16"]

@@ -56,12 +56,29 @@ def test_a_tasks_lines_have_the_figures() -> None:
     assert "2,900 GB/s" in lines[0]
     assert "float32 50, TF32 400 TFLOP/s" in lines[0]
     assert "at least 1 GiB (inputs 512 MiB" in lines[1]
-    assert "370 µs at the copy rate" in lines[1]
+    assert "370 µs at these rates" in lines[1]
     assert lines[2].startswith(
         "Floor of the reference's own work: 370 µs, the largest of bytes 370 µs."
     )
     assert "aten::native_layer_norm 8.3 ms (100%)" in lines[3]
     assert lines[-1] == "A rule."
+
+
+def test_rates_of_reading_are_in_the_line_of_rates() -> None:
+    """A reduction's author needs what reading alone reaches, from each place."""
+    rates = replace(RATES, read_gb_s=3050.0, cached_read_gb_s=6400.0, shared_read_gb_s=31000.0)
+    line = task_fact_lines(replace(MEMORY, rates=rates))[0]
+    assert "; reads alone, GB/s: 3,050 from memory, 6,400 from its last cache, 31,000 from" in line
+
+
+def test_the_share_of_launches_is_told_where_both_are_known() -> None:
+    """Four launches at 2.1 µs of a call of 20 µs; nothing where a graph must launch them."""
+    launched = VerdictFacts(median_us=20.0, launches=4, device_us=6.0)
+    assert "4 launches a call, whose launching takes 8.4 µs here (42% of the call), 6 µs of" in (
+        verdict_text(launched, MEMORY)
+    )
+    assert "whose launching" not in verdict_text(replace(launched, median_us=8.0), MEMORY)
+    assert "whose launching" not in verdict_text(replace(launched, median_us=900.0), MEMORY)
 
 
 def test_operations_stand_beside_other_precisions() -> None:

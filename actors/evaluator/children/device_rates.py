@@ -1,4 +1,4 @@
-"""Measures what a device does at best: copies, launches, matrix products.  Trusted.
+"""Measures what a device does at best: copies, reads, launches, matrix products.  Trusted.
 
 A figure that can't be measured is left out.  On a host the figures are those of the threads that a
 call of the task has.
@@ -14,6 +14,7 @@ from statistics import median
 import torch
 from msgspec.structs import replace
 
+from actors.evaluator.children.read_kernels import ReadKernels
 from protocol.facts import DeviceRates, MatrixPrecision
 from protocol.values import DeviceKind
 
@@ -33,6 +34,8 @@ MAX_CACHED_BYTES = {
     "cuda": 1 << 26,
     "cpu": 1 << 24,
 }  # of both buffers of a copy that is to stay in the last cache
+# Launches of the reading kernels take about 200 us each, so that the launch itself is no part.
+CACHED_READS, SHARED_READS = 64, 512
 MATRIX_SIZE = {"cuda": 8192, "cpu": 768}
 FLOAT32_SIZE = 4096  # on a card, where float32 without tensor cores takes ten times as long
 PRODUCTS: dict[MatrixPrecision, tuple[torch.dtype, bool]] = {  # dtype, TF32
@@ -105,6 +108,7 @@ def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bo
     timer = RateTimer(device)
     with torch.no_grad():
         rates = _launches(timer) if device == "cuda" else _empty_call(timer)
+        rates = _reads(timer, cache_bytes, rates)
         cached, products = _cached_copy_rate(timer, cache_bytes), _matrix_rates(timer)
         copy = _copy_rate(timer, cache_bytes)
     if copy is not None and cached is not None and cached < copy:
@@ -149,11 +153,46 @@ def _empty_call(timer: RateTimer) -> DeviceRates:
     return DeviceRates(empty_call_us=us, threads=torch.get_num_threads())
 
 
+def _reads(timer: RateTimer, cache_bytes: int, rates: DeviceRates) -> DeviceRates:
+    """Return the rates with those of reading alone; without the ones that can't be measured."""
+    # Memory that is not given, and a torch that loads no PTX, leave figures out.
+    with suppress(RuntimeError):
+        source = torch.ones(_large_bytes(timer, cache_bytes) // 4, device=timer.device)
+        if timer.device == "cpu":
+            return replace(rates, read_gb_s=_rate(timer, lambda: source.sum(), source.nbytes))
+        kernels, cached = ReadKernels(), source[: cache_bytes // 8]  # half of the cache
+        return replace(
+            rates,
+            read_gb_s=_rate(timer, lambda: kernels.read(source), kernels.bytes_of(source)),
+            cached_read_gb_s=_rate(
+                timer,
+                lambda: kernels.read(cached, CACHED_READS),
+                kernels.bytes_of(cached) * CACHED_READS,
+            ),
+            shared_read_gb_s=_rate(
+                timer,
+                lambda: kernels.read_shared(SHARED_READS),
+                kernels.round_bytes * SHARED_READS,
+            ),
+        )
+    return rates
+
+
+def _rate(timer: RateTimer, work: Callable[[], object], moved: int) -> float | None:
+    """Return the rate, 10^9 bytes a second, of work that moves `moved` bytes."""
+    return _rounded(moved / timer.seconds(work) / 1e9) if moved else None
+
+
+def _large_bytes(timer: RateTimer, cache_bytes: int) -> int:
+    """Return the size of a buffer beyond all caches."""
+    if timer.device == "cpu":
+        return min(max(cache_bytes, HOST_BYTES[0]), HOST_BYTES[1])
+    return LARGE_BYTES
+
+
 def _copy_rate(timer: RateTimer, cache_bytes: int) -> float | None:
     """Return bytes read plus bytes written, in 10^9 a second; None where memory is short."""
-    size = LARGE_BYTES
-    if timer.device == "cpu":
-        size = min(max(cache_bytes, HOST_BYTES[0]), HOST_BYTES[1])
+    size = _large_bytes(timer, cache_bytes)
     # Memory that the allocator or the system does not give leaves the figure out.
     with suppress(RuntimeError):
         source, target = _buffers(timer, size)

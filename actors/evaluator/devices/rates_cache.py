@@ -20,7 +20,7 @@ from protocol.atomic_file import write_atomically
 from protocol.facts import DeviceRates
 from protocol.values import Device, Value
 
-VERSION = 1  # of the measuring method; files of another version are not used
+VERSION = 2  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 14
 UNSETTLED_S = 3600.0  # on a machine that stays busy, not every process measures for seconds
 
@@ -106,6 +106,7 @@ def has_possible_rates(rates: DeviceRates) -> bool:
     """Whether every figure that is known is a positive number."""
     known = [
         *(rates.copy_gb_s, rates.cached_copy_gb_s, rates.launch_us, rates.next_launch_us),
+        *(rates.read_gb_s, rates.cached_read_gb_s, rates.shared_read_gb_s),
         *(rates.graph_launch_us, rates.empty_call_us, *rates.tflops.values()),
     ]
     return all(figure is None or (math.isfinite(figure) and figure > 0) for figure in known)
@@ -120,6 +121,9 @@ def better_rates(one: DeviceRates, other: DeviceRates) -> DeviceRates:
     return DeviceRates(
         copy_gb_s=_best(max, one.copy_gb_s, other.copy_gb_s),
         cached_copy_gb_s=_best(max, one.cached_copy_gb_s, other.cached_copy_gb_s),
+        read_gb_s=_best(max, one.read_gb_s, other.read_gb_s),
+        cached_read_gb_s=_best(max, one.cached_read_gb_s, other.cached_read_gb_s),
+        shared_read_gb_s=_best(max, one.shared_read_gb_s, other.shared_read_gb_s),
         cache_bytes=other.cache_bytes,
         launch_us=_best(min, one.launch_us, other.launch_us),
         next_launch_us=_best(min, one.next_launch_us, other.next_launch_us),

@@ -15,11 +15,10 @@ def task_floor(cost: TaskCost, rates: DeviceRates) -> TaskFloor:
     Bytes count from the last cache if all of them fit into half of it, where they may stay from
     call to call.  Operations count only if every one of them was counted.
     """
-    moved = cost.total_bytes
-    fits = 2 * moved <= rates.cache_bytes
+    fits = 2 * cost.total_bytes <= rates.cache_bytes
     return TaskFloor(
-        memory_us=_us(moved, rates.copy_gb_s, 1e3),
-        cached_us=_us(moved, rates.cached_copy_gb_s, 1e3) if fits else None,
+        memory_us=_bytes_us(cost, rates.copy_gb_s, rates.read_gb_s),
+        cached_us=_bytes_us(cost, rates.cached_copy_gb_s, rates.cached_read_gb_s) if fits else None,
         matrix_us=_matrix_us(cost, rates),
         launch_us=rates.next_launch_us or rates.empty_call_us,
     )
@@ -41,11 +40,24 @@ def rates_that_allow(us: float, cost: TaskCost, rates: DeviceRates) -> DeviceRat
             for precision, rate in rates.tflops.items()
         }
         rates = replace(rates, tflops=raised)
-    if bytes_us > us and floor.cached_us is None and rates.copy_gb_s is not None:
-        rates = replace(rates, copy_gb_s=rates.copy_gb_s * bytes_us / us)
-    elif bytes_us > us and rates.cached_copy_gb_s is not None:
-        rates = replace(rates, cached_copy_gb_s=rates.cached_copy_gb_s * bytes_us / us)
+    if bytes_us > us:
+        cached = "" if floor.cached_us is None else "cached_"
+        names = (f"{cached}copy_gb_s", f"{cached}read_gb_s")
+        known = {name: rate for name in names if (rate := getattr(rates, name)) is not None}
+        rates = replace(rates, **{name: rate * bytes_us / us for name, rate in known.items()})
     return rates
+
+
+def _bytes_us(cost: TaskCost, copy_gb_s: float | None, read_gb_s: float | None) -> float | None:
+    """Return the microseconds of a task's bytes: what is written takes as much read along with it.
+
+    The rate of a copy holds for both; what is read beyond it has the rate of reading, if known.
+    """
+    read, written = cost.input_bytes + cost.state_bytes, cost.output_bytes
+    only_read = max(0, read - written)
+    copied = _us(cost.total_bytes - only_read, copy_gb_s, 1e3)
+    rest = _us(only_read, read_gb_s or copy_gb_s, 1e3)
+    return copied + rest if copied is not None and rest is not None else None
 
 
 def _matrix_us(cost: TaskCost, rates: DeviceRates) -> float | None:
