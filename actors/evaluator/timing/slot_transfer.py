@@ -146,8 +146,10 @@ class SlotTransfer:
         kinds = list(self._fixture.input_kinds)
         secrets.SystemRandom().shuffle(kinds)
         count = max(1, min(calls, POLICY.other_kinds_bytes // self._bytes_per_call))
-        most = POLICY.other_kinds_blocks if calls > 1 else 1
-        for begin in range(0, min(len(kinds), most * count), count):
+        began = time.monotonic()
+        for begin in range(0, len(kinds), count):
+            if begin and time.monotonic() - began > POLICY.other_kinds_s:
+                break
             self._require_right_on(kinds[begin : begin + count], calls)
 
     def _require_right_on(self, kinds: Sequence[InputKind], calls: int) -> None:

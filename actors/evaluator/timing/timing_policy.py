@@ -156,9 +156,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- inputs of other distributions --------------------------------------------------------
 
-    # Some calls have them after the last group, and after each group with this probability; in so
-    # many blocks at most, with so many bytes of inputs and outputs in each that are compared.
-    other_kinds_blocks: int = 3
+    # Some calls have them after the last group, and after each group with this probability.  Seconds:
+    # no further block begins later, if one can't hold all kinds.  Bytes: inputs and outputs of the
+    # calls of one block that are compared.
+    other_kinds_s: float = 1.0
     other_kinds_bytes: int = 1 << 26
     other_kinds_chance: float = 0.05
 
