@@ -156,7 +156,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- inputs of other distributions --------------------------------------------------------
 
-    # Some calls have them after the last group, and after each group with this probability.  Seconds:
+    # Some calls have them after the last group, and after each group with this chance.  Seconds:
     # no further block begins later, if one can't hold all kinds.  Bytes: inputs and outputs of the
     # calls of one block that are compared.
     other_kinds_s: float = 1.0
