@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from protocol.values import Outcome, VariantResult, Verdict
 
 REASON_CHARS = 120
@@ -31,8 +33,9 @@ def raced_line(verdict: Verdict) -> list[str]:
             failed.setdefault(result.verdict, []).append(result)
     parts = ["; ".join(correct)] if correct else []
     for outcome, alike in failed.items():
-        reason = alike[0].reason[:REASON_CHARS]
-        told = f" ({reason})" if reason and not verdict.reason.startswith(reason) else ""
+        reason = textwrap.shorten(alike[0].reason, REASON_CHARS, placeholder="…")
+        is_new = reason and not verdict.reason.startswith(reason.rstrip("…"))
+        told = f" ({reason})" if is_new else ""
         parts.append(f"{outcome.replace('_', ' ')}: {'; '.join(map(_values, alike))}{told}")
     return [f"Variants, timed roughly: {'. '.join(parts)}"] if parts else []
 

@@ -5,7 +5,7 @@ show NAME            a card as a request shows it
 choose --task FILE   the cards that a request about a task would show
 check [NAME…]        compile the cards' code; --record writes what compiled into compiled.json
 effects FILE         write what tests.cards --json FILE measured into the cards
-mine RUN…            promised against measured speed-ups of judged attempts, by lever
+mine RUN…            promised against measured speed-ups of steps with one lever
 accept FILE [N…]     put lines of `mine --write FILE` into lessons.json, all or by their numbers
 """
 
@@ -204,20 +204,17 @@ def _effects(options: argparse.Namespace) -> int:
 
 def _mine(options: argparse.Namespace) -> int:
     from actors.agents.cards import lessons
-    from scripts.tables.lesson_attempts import attempts_of_run
+    from scripts.tables.lesson_steps import steps_of_run
 
-    attempts = [attempt for run in options.runs for attempt in attempts_of_run(run)]
-    every = lessons.mine(attempts)
+    steps = [step for run in options.runs for step in steps_of_run(run)]
+    every = lessons.mine(steps)
     found = [one for one in every if one.is_told]
     for number, lesson in enumerate(found, start=1):
         print(f"{number:3} {lesson.line}")
-    if len(every) > len(found):
-        print(
-            f"{len(every) - len(found)} levers left out: less than {lessons.MIN_CORRECT} correct"
-            " attempts that were measured"
-        )
-    if not every:
-        print("no lever was tried in a judged attempt of these runs")
+    for lesson in every:
+        if not lesson.is_told:
+            print(f"  - too little to accept: {lesson.line}")
+    print(lessons.left_out(steps) or "these runs have no judged step")
     if options.write:
         lessons.write(options.write, found)
         print(f"written to {options.write}; read it, then: accept {options.write} [N…]")

@@ -1,8 +1,8 @@
 """A process that has imported what actors import; the actors that tests start are forks of it.
 
 Fault tests start hundreds of actors, and the imports of one cost 0.4 s of a processor.  A fork has
-them already, and then runs its module as `python -m MODULE` or `python FILE` does.  Tests of
-supervisors and of commands start their processes in the ordinary way.
+them already, and then runs its module as `python -m MODULE` or `python FILE` does.  So do tests of
+one line that a command prints.  Tests of supervisors start their processes in the ordinary way.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -31,7 +32,11 @@ MAIN_MODULES = (
     "actors.agents.__main__",
     "scripts.faults.cheap_evaluator",
 )
-LATE_MODULES = ("actors.agents.models.replay_model", "actors.agents.models.script_model")
+LATE_MODULES = (
+    "actors.agents.models.replay_model",
+    "actors.agents.models.script_model",
+    "actors.evaluator.judge_cli",
+)
 MAX_REQUEST = 1 << 17
 PID, STATUS = struct.Struct("q"), struct.Struct("i")
 
@@ -111,6 +116,16 @@ def start_process(
     with _FIRST:
         template = _template()
     return template.start(argv, cwd, output, os.environ if environment is None else environment)
+
+
+def run_process(
+    argv: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None
+) -> tuple[int, list[str]]:
+    """Run `python ARGV...` as such a fork; return its exit status and the lines of its output."""
+    with tempfile.TemporaryFile() as output:
+        status = start_process(argv, cwd, output, environment).wait()
+        output.seek(0)
+        return status, output.read().decode().splitlines()
 
 
 # --- the template --------------------------------------------------------------------------------

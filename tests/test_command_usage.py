@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from process_template import run_process
 
 from actors.cli import OneLineParser
 
@@ -61,24 +62,16 @@ COMMANDS = (
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[-1])
 def test_every_command_refuses_an_unknown_flag(command: tuple[str, ...]) -> None:
     """A mistyped flag is reported at once; the command does not start without it."""
-    done = subprocess.run(
-        [sys.executable, *command, "--such-a-flag"],
-        cwd=TOP, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (2, "") == (done.returncode, done.stdout)
-    assert len(done.stderr.splitlines()) == 1
+    status, lines = run_process([*command, "--such-a-flag"], TOP)
+    assert (2, 1) == (status, len(lines))
     # Some commands report a missing file first.
-    assert "--such-a-flag" in done.stderr or "are required" in done.stderr
+    assert "--such-a-flag" in lines[0] or "are required" in lines[0]
 
 
 def test_tickets_of_a_missing_folder() -> None:
     """A mistyped folder is reported as missing, not as a run without tickets."""
-    done = subprocess.run(
-        [sys.executable, str(TOP / "scripts" / "tickets.py"), "absent"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (2, "") == (done.returncode, done.stdout)
-    assert done.stderr == "absent: there is no such folder\n"
+    refused = run_process(["scripts/tickets.py", "absent"], TOP)
+    assert (2, ["absent: there is no such folder"]) == refused
 
 
 def test_a_reader_that_stops_early_causes_no_traceback() -> None:

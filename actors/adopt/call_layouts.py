@@ -49,7 +49,7 @@ def layout_of(value: Any) -> Layout:
         return Plain(kind=kind, word="" if value is None else str(value))  # type: ignore[arg-type]
     if isinstance(value, torch.dtype):
         return Plain(kind="dtype", word=str(value).removeprefix("torch."))
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple, torch.Size):
         items = tuple(layout_of(item) for item in value)
         return Nest(kind="list" if type(value) is list else "tuple", items=items)
     if type(value) is dict and all(isinstance(key, str) for key in value):

@@ -200,6 +200,7 @@ class _Effects:
     def __init__(self, module: torch.nn.Module, given: Any) -> None:
         self._module = module
         self._inputs = [(tensor, tensor._version) for tensor in tensors_of(given)]
+        self._given, self._items = given, _items(given)
         self._random = _random_state()
         self._attributes = self._state()
 
@@ -207,6 +208,8 @@ class _Effects:
         """Return the first effect as a clause; "" when there is none."""
         if any(tensor._version != version for tensor, version in self._inputs):
             return "it changes its input in place"
+        if _items(self._given) != self._items:
+            return "it changes a list or a dict that it is given"
         if not torch.equal(self._random, _random_state()):
             return "it draws random numbers"
         if self._state() != self._attributes:
@@ -229,6 +232,14 @@ class _Effects:
                     size = len(value) if isinstance(value, list | dict | set) else 0
                     found.append((key, id(value), size))
         return found
+
+
+def _items(value: Any) -> list[int]:
+    """Return the identities of all items in nested lists, tuples and dicts."""
+    held = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list | tuple):
+        return [id(value)]
+    return [len(value), *(number for item in held for number in _items(item))]
 
 
 def _random_state() -> torch.Tensor:

@@ -104,6 +104,9 @@ class _CheckStage:
         self._state = KeptState(self._model)
         self._run = repeatable(self._steps, self._state)
         self._fitted = FittedStates(self._package, self._model)
+        # Of sets of winners: what was measured for one set is not measured again.
+        self._accuracies: dict[frozenset[str], Accuracy] = {}
+        self._costs: dict[frozenset[str], tuple[int, GraphCount | None]] = {}
 
     def run(self, without: dict[str, str]) -> Check:
         """Try each winner alone, then together; return the result."""
@@ -135,9 +138,8 @@ class _CheckStage:
         """Measure all kept winners together."""
         self._begin(result.kept)
         gain = self._gain([], result.kept)
-        self._fitted.only(result.kept)
-        accuracy = self._truth.accuracy(self._truth.results())
-        memory, graphs = peak_of(self._run, self._device), self._graphs()
+        accuracy = self._accuracy(result.kept)
+        memory, graphs = self._costs_of(result.kept)
         quality = self._quality(result.kept)
         module_ms = self._module_ms(result.kept)
         self._fitted.only([])
@@ -170,8 +172,7 @@ class _CheckStage:
             ceiling = max(self._possible([task]), amdahl(part))
             count = sum(expected.values())
             trial = msgspec.structs.replace(trial, ceiling=ceiling, expected_calls=count)
-            self._fitted.only([name])
-            accuracy = self._truth.accuracy(self._truth.results())
+            accuracy = self._accuracy([name])
             ran = self._fitted.kernel_calls(name)
             trial = msgspec.structs.replace(trial, accuracy=accuracy, kernel_calls=ran)
             if not accuracy.is_right:
@@ -229,7 +230,7 @@ class _CheckStage:
             if changed:
                 return f"quality(): {changed}"
             if len(names) > 1:  # one alone has passed these
-                accuracy = self._truth.accuracy(self._truth.results())
+                accuracy = self._accuracy(names)
                 if not accuracy.is_right:
                     return f"wrong: {accuracy.places[0]}"
                 self._refuse_costs(names)
@@ -245,17 +246,32 @@ class _CheckStage:
         """Raise DroppedError for more memory or worse compiled graphs with these winners."""
         self._fitted.only([])
         before = peak_of(self._run, self._device)
-        self._fitted.only(names)
-        after = peak_of(self._run, self._device)
+        after, counted = self._costs_of(names)
         slack = CPU_SLACK if self._device.type == "cpu" else 0  # the process has other memory, too
         if before and after > before * MORE_MEMORY + slack:
             raise DroppedError(f"memory grows from {before >> 20} to {after >> 20} MiB")
         sites = sum(len(self._tasks[name].sites) for name in names)
-        graphs, counted = self._graphs_before, self._graphs()
+        graphs = self._graphs_before
         if graphs is not None and counted is not None and counted.is_worse_than(graphs, sites):
             raise DroppedError(
                 f"under torch.compile there are {counted.describe()}, before {graphs.describe()}"
             )
+
+    def _accuracy(self, names: Sequence[str]) -> Accuracy:
+        """Return the errors with these winners, which are in the model then."""
+        self._fitted.only(names)
+        key = frozenset(names)
+        if key not in self._accuracies:
+            self._accuracies[key] = self._truth.accuracy(self._truth.results())
+        return self._accuracies[key]
+
+    def _costs_of(self, names: Sequence[str]) -> tuple[int, GraphCount | None]:
+        """Return the highest memory of a pass and the compiled graphs with these winners."""
+        self._fitted.only(names)
+        key = frozenset(names)
+        if key not in self._costs:
+            self._costs[key] = peak_of(self._run, self._device), self._graphs()
+        return self._costs[key]
 
     def _graphs(self) -> GraphCount | None:
         counted = count_graphs(self._model, self._run)

@@ -62,6 +62,4 @@ class FittedStates:
         if not placed:
             raise DroppedError("none of its modules is in the model that build() returns")
         found = [vars(self._model.get_submodule(path)) for path in placed]
-        return [
-            (place, {key: place[key] for key in ("forward", "__reduce_ex__")}) for place in found
-        ]
+        return [(place, {key: place[key] for key in self._package.KEYS}) for place in found]

@@ -65,7 +65,7 @@ def look(
     if len(batches) < 3:
         say(f"{file.path}: batches() gave {len(batches)}; three or more show noise and shapes")
     run = steps_of(file, model, batches)
-    _first_run(run, device)
+    _first_run(run, device, file)
     step_ms = median_step_ms(run, device, STEP_S) / len(batches)
     rounds = PROFILED_ROUNDS if step_ms * len(batches) < 5_000 else 1
 
@@ -180,12 +180,12 @@ def ms_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
 
 
-def _first_run(run: Callable[[], None], device: torch.device) -> None:
+def _first_run(run: Callable[[], None], device: torch.device, file: ModelFile) -> None:
     try:
         run()
         synchronize(device)
     except (Exception, SystemExit) as error:  # the user's model may raise anything
-        raise AdoptError(f"the first step raised {explained(error)}") from error
+        raise AdoptError(f"the first step raised {explained(error, file.path)}") from error
 
 
 def _result(

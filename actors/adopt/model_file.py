@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -93,7 +94,9 @@ class ModelFile:
         try:
             return function()
         except (Exception, SystemExit) as error:  # the user's function may raise anything
-            raise AdoptError(f"{self.path}: {name}() raised {explained(error)}") from error
+            raise AdoptError(
+                f"{self.path}: {name}() raised {explained(error, self.path)}"
+            ) from error
 
     def _batch(self, batch: object, number: int) -> Batch:
         match batch:
@@ -105,9 +108,14 @@ class ModelFile:
         )
 
 
-def explained(error: BaseException) -> str:
-    """Return an error of the user's code as one line, with advice where its cause is known."""
+def explained(error: BaseException, file: Path) -> str:
+    """Return an error of the user's code as one line: its place in `file`, its cause, advice."""
     said = first_line(error)
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    if lines:
+        said = f"{said} ({file.name}:{lines[-1]})"
+    if error.__cause__ is not None:
+        said += f", because of {first_line(error.__cause__)}"
     if is_out_of_memory(error):
         return f"{said} (out of memory: use smaller batches or a machine with more)"
     if any(word in str(error).lower() for word in NETWORK_WORDS):
@@ -157,6 +165,6 @@ def _import(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's file may raise anything
-        raise AdoptError(f"{path} can't be imported: {explained(error)}") from error
+        raise AdoptError(f"{path} can't be imported: {explained(error, path)}") from error
     _imported[known] = module
     return module

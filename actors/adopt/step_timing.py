@@ -14,6 +14,7 @@ from actors.adopt.model_file import synchronize
 
 LEAST_ROUNDS, MOST_ROUNDS = 6, 300
 NARROW = 0.01  # half of the interval: more rounds would not change the decision
+MORE_TIME = 2.0  # times the given seconds, once, for a gain that noise may hide
 RESAMPLES = 1000
 Step = Callable[[], object]
 Round = list[tuple[float, float]]  # for each step: ms before and after, each of two
@@ -50,8 +51,13 @@ def compare_states(
             state()
             step()
     rounds: list[Round] = []
-    until = time.perf_counter() + seconds
-    while len(rounds) < LEAST_ROUNDS or time.perf_counter() < until:
+    until, is_longer = time.perf_counter() + seconds, False
+    while True:
+        if len(rounds) >= LEAST_ROUNDS and time.perf_counter() >= until:
+            if is_longer or not is_undecided(rounds):
+                break
+            # Decided once: stopping as soon as noise leaves 1 would take noise for a gain.
+            until, is_longer = until + MORE_TIME * seconds, True
         rounds.append([_pair(before, after, step, device) for step in steps])
         enough = len(rounds) >= LEAST_ROUNDS * 3 and len(rounds) % LEAST_ROUNDS == 0
         if len(rounds) >= MOST_ROUNDS or (enough and _is_narrow(rounds)):
@@ -85,6 +91,13 @@ def interval(rounds: Sequence[Round]) -> tuple[float, float]:
     passes = times[chosen].quantile(0.5, dim=1).sum(1)  # resample, state
     found = (passes[:, 0] / passes[:, 1]).sort().values
     return float(found[int(0.025 * RESAMPLES)]), float(found[int(0.975 * RESAMPLES)])
+
+
+def is_undecided(rounds: Sequence[Round]) -> bool:
+    """Whether the second state seems faster by more than a trifle, and the interval holds 1."""
+    before_ms, after_ms = pass_ms(rounds)
+    low, _ = interval(rounds)
+    return low <= 1.0 and before_ms > after_ms * (1 + NARROW)
 
 
 def _is_narrow(rounds: Sequence[Round]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 import torch
@@ -95,7 +95,8 @@ class _TakeStage:
 
     def run(self, say: Callable[[str], None]) -> Take:
         """Take groups, and the parts of those that can't be taken."""
-        self._take(self._asked_for() if self._options.patterns else self._worth_it(), say)
+        chosen = (group for group in self._look.groups if group.is_chosen)
+        self._take(self._asked_for() if self._options.patterns else self._ordered(chosen), say)
         self._tasks = [
             msgspec.structs.replace(task, has_parts=self._has_parts(task)) for task in self._tasks
         ]
@@ -106,7 +107,8 @@ class _TakeStage:
         losers = [task for task in self._tasks if task.name in names]
         before = {task.name for task in self._tasks}
         self._tasks = [task for task in self._tasks if task.name not in names]
-        self._take(self._worth_inside([site for task in losers for site in task.sites]), say)
+        inside = self._inside([site for task in losers for site in task.sites])
+        self._take(self._ordered(inside), say)
         parts = [
             msgspec.structs.replace(task, part_of=tuple(sorted(names)))
             for task in self._tasks
@@ -126,11 +128,13 @@ class _TakeStage:
     def _take(self, waiting: list[SiteGroup], say: Callable[[str], None]) -> None:
         """Take groups, and the parts of those that can't be taken."""
         while waiting and (room := self._options.top - len(self._tasks)) > 0:
-            now, waiting = waiting[:room], waiting[room:]
-            refused = self._round(now, say)
+            ready, waiting = self._outermost(waiting)
+            refused = self._round(ready[:room], say)
+            waiting += ready[room:]
             if not self._options.patterns:
-                parts = self._worth_inside([site for group in refused for site in group.sites])
-                waiting = sorted([*parts, *waiting], key=lambda group: -group.value)
+                parts = self._inside([site for group in refused for site in group.sites])
+                waiting += [each for each in parts if each.name not in {w.name for w in waiting}]
+                waiting = self._ordered(self._outside_of_tasks(waiting))
         for group in waiting:
             self._refuse(group, f"{len(self._tasks)} other tasks promise more (--top)")
 
@@ -151,16 +155,26 @@ class _TakeStage:
     def _is_asked_for(self, site: str) -> bool:
         return any(fnmatch.fnmatchcase(site, pattern) for pattern in self._options.patterns)
 
-    def _worth_it(self) -> list[SiteGroup]:
-        """Return the chosen groups, without modules that are inside of another chosen one."""
-        chosen = chosen_paths(self._model, "", self._look.groups)
-        outer = tuple(f"{path}." for path in chosen)
-        free = (
-            (group, tuple(site for site in group.sites if not site.startswith(outer)))
-            for group in self._look.groups
-            if group.is_chosen
-        )
-        return self._ordered(group.of_sites(sites) for group, sites in free if sites)
+    def _outermost(self, waiting: list[SiteGroup]) -> tuple[list[SiteGroup], list[SiteGroup]]:
+        """Return the groups that are decided now, and those with a module inside of one of them.
+
+        Blocks that differ in a number are groups of their own; a part that all of them have is one
+        task if none of the blocks is.
+        """
+        if self._options.patterns:
+            return waiting, []
+        outer = tuple(f"{site}." for group in waiting for site in group.sites)
+        inner = [group for group in waiting if any(s.startswith(outer) for s in group.sites)]
+        ready = [group for group in waiting if group not in inner]
+        return (ready, inner) if ready else (waiting[:1], waiting[1:])  # each inside of another
+
+    def _outside_of_tasks(self, groups: Iterable[SiteGroup]) -> Iterator[SiteGroup]:
+        """Yield the groups with their modules that are not inside of a task's modules."""
+        taken = tuple(f"{site}." for task in self._tasks for site in task.sites)
+        for group in groups:
+            sites = tuple(site for site in group.sites if not site.startswith(taken))
+            if sites:
+                yield group.of_sites(sites)
 
     def _ordered(self, groups: Iterable[SiteGroup]) -> list[SiteGroup]:
         """Return the groups with enough to win, the most promising first; note the others."""
@@ -187,10 +201,6 @@ class _TakeStage:
         if self._options.patterns:
             return False
         return any(not self._too_little(group) for group in self._inside(task.sites))
-
-    def _worth_inside(self, sites: Collection[str]) -> list[SiteGroup]:
-        """Return the groups worth a task inside of some modules."""
-        return self._ordered(self._inside(sites))
 
     def _inside(self, sites: Collection[str]) -> list[SiteGroup]:
         """Return the groups chosen inside of some modules, without modules of other tasks."""

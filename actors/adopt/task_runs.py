@@ -46,7 +46,8 @@ def run_tasks(
         else:
             file = folder.path / task.file
             command = [*supervisor(), "--task", str(file), "--budget", str(attempts)]
-            command += ["--run-dir", str(run), *flags]
+            # torch.compile's time of a module alone would decide nothing; the last flag holds.
+            command += ["--run-dir", str(run), "--baselines", "eager", *flags]
         say(f"{task.name}: {attempts} attempts")
         status = run_child(command, signal.SIGTERM)
         if status not in (ExitStatus.DONE, ExitStatus.NEGATIVE):

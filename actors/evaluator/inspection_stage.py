@@ -47,8 +47,13 @@ class InspectionStage:
         make_stage: Callable[[str, str], BuildStage],
         context: EvaluationContext,
         rates: DeviceRates,
+        is_device_wanted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`confinement`: of the candidate's build.  `make_stage`: makes another build."""
+        """`confinement`: of the candidate's build.  `make_stage`: makes another build.
+
+        `is_device_wanted`: whether another candidate waits for the device.
+        """
+        self._is_device_wanted = is_device_wanted
         self._inspector = inspector
         self._fixture = fixture
         self._request = request
@@ -72,6 +77,10 @@ class InspectionStage:
 
     def _with_profile(self, verdict: Verdict) -> Verdict:
         if self._fixture.on_host:
+            return verdict
+        if self._request.inspected == "contender" and self._is_device_wanted():
+            # It takes as long as two or three verdicts, and the next contender may have the time.
+            self._context.log_step("not profiled", why="another candidate waits for the device")
             return verdict
         self._context.set_activity("profiling")
         found = self._inspector.profile(

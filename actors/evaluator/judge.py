@@ -85,6 +85,7 @@ class Judge:
             else None
         )
         self._queue = DeviceQueue()
+        self.session.is_device_wanted = lambda: self._queue.waiting > 0
         self._closing = False
 
     @property

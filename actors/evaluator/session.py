@@ -85,6 +85,7 @@ class DeviceSession:
         )
         self._inspector = Inspector(self.zygote)
         self._rules = rules
+        self.is_device_wanted: Callable[[], bool] = lambda: False  # by another caller
         self._task_facts = TaskFacts(self.device_info, rules)
         self._log_line = log_line
 
@@ -217,6 +218,7 @@ class DeviceSession:
                 builds.stage,
                 context,
                 self.device_info.known_rates,
+                self.is_device_wanted,
             ).run(verdict, self._rules)
             verdict = with_exception_place(verdict, request.source)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")

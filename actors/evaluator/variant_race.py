@@ -4,8 +4,8 @@ A candidate may declare a small space of values (`actors/tune_space.py`).  All i
 built, checked on one draw and timed roughly by their own processes.  Of those near the fastest, at
 most a quarter are timed again for longer: a trial's process costs more than its timing.  A variant
 that fails leaves the race.  The fastest one is then judged as any candidate is, so a race can't be
-won by a lie that a single candidate could not tell.  If the full check finds it wrong, the next
-best is judged.
+won by a lie that a single candidate could not tell.  If it is wrong in the full check or in a
+timed call, the next best is judged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIME_FACTOR = 2
 FACTOR = 4  # fewer variants in each round
 NEAR_THE_FASTEST = 1.05  # times its time: a slower variant leaves the race
 MAX_RACE_S = 120.0  # after that the best so far is judged, for the evaluator is wanted elsewhere
-MAX_JUDGED = 3  # variants that are judged in full, if the check finds the best ones wrong
+MAX_JUDGED = 3  # variants that are judged in full, if the best ones are wrong
 
 
 class Variant(Value, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class RaceResult(Value, frozen=True, kw_only=True):
     unbuilt: Verdict | None = None  # of the best, where no variant could be built
 
     def judged(self, in_full: Callable[[str], Verdict]) -> Verdict:
-        """Return the verdict of the best variant that passes the check, with the race's results.
+        """Return the verdict of the best variant that is right, with the race's results.
 
         `in_full` judges a text.  If all that are tried fail, the best one's verdict is returned.
         """
@@ -52,7 +52,7 @@ class RaceResult(Value, frozen=True, kw_only=True):
         verdicts: dict[int, Verdict] = {}
         for place in self.ranking[:MAX_JUDGED]:
             verdict = verdicts[place] = in_full(self.variants[place].source)
-            if verdict.stage != "check":
+            if verdict.verdict is not Outcome.WRONG and verdict.stage != "check":
                 break
         return self.verdict_of(verdicts)
 

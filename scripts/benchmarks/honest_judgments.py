@@ -5,17 +5,17 @@
 
 The candidates are the honest kernels of `truth`, modules of `examples/` and of the corpus against
 themselves, the corpus's honest candidates, and the rule book's first answers to the examples.
-Each is judged three times in a row, in fresh processes, one of the times beside the other program;
-and all of them again, until there are N judgments (300), or until S seconds (450) are over.  A
-module against itself takes as long as itself: an interval that excludes that by more than 3 % is
-counted.  `--share 2/4` judges the second quarter of the candidates: four cards share the work in
-four processes.  The exit status is 1 if one candidate is not correct or one interval is wrong.
+Each is judged several times in a row, in fresh processes, so that there are N judgments (300); one
+in three is beside the other program.  None begins after S seconds (450).  Candidates are built
+while others are judged.  A module against itself takes as long as itself: an interval that excludes
+that by more than 3 % is counted.  `--share 2/4` judges the second quarter of the candidates, and a
+quarter of N: four cards share the work in four processes.  The exit status is 1 if one candidate is
+not correct or one interval is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import signal
 import subprocess
@@ -30,8 +30,11 @@ from pathlib import Path
 from actors.agents import recipes
 from actors.agents.replies.replies import parse_reply
 from actors.cli import OneLineParser
+from actors.evaluator.build.build_stage import BuildResult
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.ordered_judging import builds_ahead
+from actors.work_context import STANDALONE
 from protocol.messages import Lease, Solve
 from protocol.settings import Limits
 from protocol.values import AttemptView, Backend, DeviceKind, Outcome, Task, Value, Verdict
@@ -42,6 +45,7 @@ ROOT = Path(__file__).parents[2]
 WANTED = 300  # judgments
 EXCLUDED_BY = 0.03
 BESIDE_EVERY = 3  # one judgment in three is beside the other program
+MOST_TIMES = 9  # that one candidate is judged
 TIME_S = 0.5  # of samples: many short judgments show more than few long ones
 # What the other program does, again and again: on a card with a pause, as another user's would.
 OTHER_PROGRAM = """
@@ -85,9 +89,10 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, other_program(flags.device) as other:
         judge = Judge(flags.device, Limits(time_s=TIME_S), Path(folder) / "judge")
         try:
-            chosen = chosen_candidates(flags.device, *flags.share)
-            turns = itertools.islice(in_turn(chosen), flags.count)
-            return Judgments(judge, flags.device, other).judge_all(turns, flags.seconds)
+            part, of = flags.share
+            chosen = chosen_candidates(flags.device, part, of)
+            count = min(-(-flags.count // of), MOST_TIMES * len(chosen))
+            return Judgments(judge, flags.device, other).judge_all(chosen, count, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -103,11 +108,9 @@ def share(text: str) -> tuple[int, int]:
     return part, of
 
 
-def in_turn(found: Sequence[HonestCandidate]) -> Iterator[tuple[HonestCandidate, bool]]:
-    """Yield each candidate some times in a row, and whether that is beside the other program."""
-    for number, each in enumerate(itertools.cycle(found)):
-        for turn in range(BESIDE_EVERY):
-            yield each, (number + turn) % BESIDE_EVERY == 0
+def times_of(number: int, candidates: int, count: int) -> int:
+    """Return how often one of the candidates is judged, so that there are `count` judgments."""
+    return count // candidates + (number < count % candidates)
 
 
 class Judgments:
@@ -120,39 +123,64 @@ class Judgments:
         self._written: dict[str, str] = {}  # by the rule book
         self._judged = Counter[str]()
         self._names = set[str]()  # of the tasks
+        self._spent = dict.fromkeys(("all", "check", "timing"), 0.0)  # seconds of the judgments
+        self._started = time.monotonic()  # once what all of them need was there
 
-    def judge_all(self, turns: Iterator[tuple[HonestCandidate, bool]], seconds: float) -> int:
+    def judge_all(self, chosen: Sequence[HonestCandidate], count: int, seconds: float) -> int:
         """Judge until the time is up; print what went wrong; return the exit status."""
+        tasks = [self._task_of(each) for each in chosen]
+        sources = [each.candidate for each in chosen]
         began = time.monotonic()
-        with suppress(KeyboardInterrupt):  # what there is until then is printed
-            for each, is_beside in turns:
-                if time.monotonic() - began >= seconds:
-                    break
-                os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
-                self._judge_one(each, " beside another program" if is_beside else "")
-                self._judged["beside"] += is_beside
-                self._names.add(each.name)
-        judged = self._judged
-        spent_s = time.monotonic() - began
-        all_s = WANTED * spent_s / max(judged["all"], 1)
-        print(
-            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
-            f"another program, in {spent_s:.0f} s ({WANTED} of them: {all_s / 60:.0f} min at this "
-            "rate, divided by the devices that share them): "
-            f"{judged['not correct']} not correct; "
-            f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
-            "exclude 1 by more than 3 %",
-            flush=True,
-        )
-        return int(judged["not correct"] + judged["excluded"] > 0)
+        with (
+            suppress(KeyboardInterrupt),  # what there is until then is printed
+            builds_ahead(self._judge, tasks[0], sources, STANDALONE) as builds,
+        ):
+            self._judge.judge(tasks[0], chosen[0].task + OWN_MODULE)
+            self._started = time.monotonic()
+            for number, (each, task) in enumerate(zip(chosen, tasks, strict=True)):
+                build = builds.popleft()
+                for turn in range(times_of(number, len(chosen), count)):
+                    if time.monotonic() - began >= seconds:
+                        break
+                    is_beside = self._judged["all"] % BESIDE_EVERY == 0
+                    os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
+                    built = None if turn else build.result()
+                    self._judge_one(each, task, built, " beside another program" * is_beside)
+                    self._judged["beside"] += is_beside
+                    self._names.add(each.name)
+        print(self._summary(self._started - began, time.monotonic() - self._started), flush=True)
+        return int(self._judged["not correct"] + self._judged["excluded"] > 0)
 
-    def _judge_one(self, each: HonestCandidate, where: str) -> None:
+    def _summary(self, start_s: float, spent_s: float) -> str:
+        judged, number = self._judged, max(self._judged["all"], 1)
+        all_s = WANTED * spent_s / number
+        parts = ", ".join(f"{name} {part_s / number:.1f} s" for name, part_s in self._spent.items())
+        return (
+            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
+            f"another program, in {spent_s:.0f} s, and {start_s:.0f} s until the first verdict; "
+            f"a judgment: {parts} "
+            f"({WANTED} of them: {all_s / 60:.0f} min at this rate, divided by the devices that "
+            f"share them): {judged['not correct']} not correct; "
+            f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
+            "exclude 1 by more than 3 %"
+        )
+
+    def _task_of(self, each: HonestCandidate) -> Task:
         backend: Backend = "cuda" if self._device == "cuda" else "cpp"
-        task = Task(name=each.name, source=each.task, device=self._device, backend=backend)
+        return Task(name=each.name, source=each.task, device=self._device, backend=backend)
+
+    def _judge_one(
+        self, each: HonestCandidate, task: Task, built: BuildResult | None, where: str
+    ) -> None:
         candidate = each.candidate or self._written.get(each.name, "")
         if not candidate:
             candidate = self._written[each.name] = written_by_rule_book(self._judge, task)
-        verdict = self._judge.judge(task, candidate)
+        began = time.monotonic()
+        verdict = self._judge.judge(task, candidate, built=built)
+        self._spent["all"] += time.monotonic() - began
+        if isinstance(verdict, Verdict):
+            self._spent["check"] += verdict.seconds.check
+            self._spent["timing"] += verdict.seconds.time
         self._judged["all"] += 1
         if not isinstance(verdict, Verdict) or not verdict.is_correct:
             self._judged["not correct"] += 1

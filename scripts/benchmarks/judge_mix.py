@@ -2,10 +2,10 @@
 
     python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [--seconds S]
 
-First the time from a judge's start to its first verdict, on a machine whose toolkit is prepared.
-Then fourteen honest candidates of four tasks (10 to 800 µs on a card), each beside the best of its
-task so far.  A candidate whose interval reaches that best is a contender.  Builds go on while
-others are timed.
+Fourteen honest candidates of four tasks (10 to 800 µs on a card), each beside the best of its task
+so far, once the toolkit of builds is prepared.  A candidate whose interval reaches that best is a
+contender.  Builds go on while others are timed.  Then the time from another judge's start to its
+first verdict, on a machine that has all of that.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from scripts.benchmarks.machine_info import machine
 from scripts.benchmarks.mixed_candidates import mixed_candidates
 
 BUILDERS = 4  # builds beside each other
+FIRST_VERDICT_S = 20.0  # of the given seconds
 
 
 def main(arguments: list[str]) -> int:
@@ -44,32 +45,34 @@ def main(arguments: list[str]) -> int:
     until = time.monotonic() + flags.seconds
     with tempfile.TemporaryDirectory() as folder:
         try:
-            prepared(device, Path(folder) / "first", kernels)
             print(f"{machine()}", flush=True)
-            return judged_mix(device, Path(folder) / "judge", kernels, until)
+            status = judged_mix(device, Path(folder) / "mix", kernels, until - FIRST_VERDICT_S)
+            print_first_verdict(device, Path(folder) / "first", kernels[0])
+            return status
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
 
 
-def prepared(device: DeviceKind, folder: Path, kernels: list[HonestKernel]) -> None:
-    """Have the toolkit of builds and the measured rates stored, as on a machine in use."""
-    judge = Judge(device, Limits(time_s=0.2), folder)
+def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel], until: float) -> int:
+    """Judge all kernels with one judge, on a prepared machine; print what it took."""
+    judge = Judge(device, Limits(), folder)
     try:
         compiled = next((each for each in kernels if "load_inline" in each.candidate), kernels[0])
-        judge.judge(task_of(compiled, device), compiled.candidate)
+        judge.build(compiled.candidate)  # with the toolkit, if that is not stored
+        judge.judge(task_of(kernels[0], device), kernels[0].candidate)
+        return judge_all(judge, device, kernels, until)
     finally:
         judge.close()
 
 
-def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel], until: float) -> int:
-    """Judge all kernels with one judge; print what it took."""
+def print_first_verdict(device: DeviceKind, folder: Path, kernel: HonestKernel) -> None:
+    """Print how long a judge takes from its start to its first verdict."""
     began = time.monotonic()
     judge = Judge(device, Limits(), folder)
     try:
-        judge.judge(task_of(kernels[0], device), kernels[0].candidate)
+        judge.judge(task_of(kernel, device), kernel.candidate)
         print(f"first verdict {time.monotonic() - began:.1f} s after the judge's start", flush=True)
-        return judge_all(judge, device, kernels, until)
     finally:
         judge.close()
 

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,19 @@ from actors.commands import typed_command
 from actors.supervisor.cli import gpu_discovery
 from actors.supervisor.cli.flags import OPTIONS, Arguments
 from protocol.settings import MAX_SEED
+from scripts.tables.result_rows import short_model
+from scripts.tables.run_description import OF_ONE_MACHINE
 from scripts.tables.table_arguments import BY_NAME, setting_text
 
 COMMAND = typed_command("compare")
 MAX_RUNS = 200  # of one comparison
 SEED = "seed"
-Phase = Literal["", "agents", "evaluators"]
+Phase = Literal["", "agents", "evaluators", "table"]
 PHASES: tuple[Phase, ...] = get_args(Phase)[1:]
+PAGE_TEXTS = {  # flags: what no run stores
+    "--answered-by": "for the page: what answered behind --base-url",
+    "--commit": "for the page: of the judge",
+}
 WORKERS = ("planners", "coders", "debuggers", "evaluators")
 
 
@@ -86,6 +93,20 @@ class ComparisonArguments:
     texts: dict[str, str] = field(default_factory=dict)  # settings that do not vary, as typed
     phase: Phase = ""  # the processes that run now; "": all
     references: Path | None = None  # a run that has measured the tasks
+    vary: tuple[str, ...] = ()  # as typed
+    answered_by: str = ""  # what no run stores, for the page
+    commit: str = ""
+
+    @property
+    def repeating_command(self) -> str:
+        """The command without what is this machine's: paths, addresses, phases, processes."""
+        words = [word for path in self.tasks for word in ("--task", path.name)]
+        words += [word for one in self.vary for word in ("--vary", one)]
+        words += ["--seeds", ",".join(map(str, self.seeds))]
+        for name, text in self.texts.items():
+            if name not in OF_ONE_MACHINE:
+                words += [BY_NAME[name].flag, short_model(text)]
+        return f"{COMMAND} {shlex.join(words)}"
 
     def runs(self) -> list[RunChoice]:
         """Return all runs, seed by seed, so that a stopped comparison has whole seeds."""
@@ -127,6 +148,9 @@ def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
         texts={**texts, **_phase_texts(parsed["phase"], texts)},
         phase=parsed["phase"],
         references=parsed["references"],
+        vary=tuple(parsed["vary"]),
+        answered_by=parsed["answered_by"],
+        commit=parsed["commit"],
     )
 
 
@@ -135,7 +159,7 @@ def _phase_texts(phase: Phase, texts: dict[str, str]) -> dict[str, str]:
 
     They are named at each start, since a resumed run has those of its last phase.
     """
-    if not phase:
+    if phase in ("", "table"):
         return {}
     own = ("evaluators",) if phase == "evaluators" else WORKERS[:3]
     for name in WORKERS:
@@ -173,7 +197,9 @@ def _seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first or last > MAX_SEED or last - first >= MAX_RUNS:
+        if last - first >= MAX_RUNS:
+            raise argparse.ArgumentTypeError(f"{text} are too many: at most {MAX_RUNS} runs")
+        if last < first or last > MAX_SEED:
             raise argparse.ArgumentTypeError(f"expected numbers like 0,1,2 or 0-4, got {text!r}")
         seeds += range(first, last + 1)
     if len(set(seeds)) < len(seeds):
@@ -205,8 +231,10 @@ def _parser() -> OneLineParser:
     )  # fmt: skip
     parser.add_argument(
         "--phase", choices=PHASES, default="",
-        help="only these processes, until they have nothing left to do",
+        help="only these processes, until they have nothing left to do; table: run nothing",
     )  # fmt: skip
+    for flag, text in PAGE_TEXTS.items():
+        parser.add_argument(flag, default="", metavar="TEXT", help=text)
     parser.add_argument(
         "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
     )

@@ -17,7 +17,8 @@ from actors.cli import UsageError
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli import gpu_discovery, preflight, run_settings
 from actors.supervisor.earlier_references import earlier_references
-from protocol.settings import FILE_NAME
+from protocol.settings import FILE_NAME, Settings
+from protocol.values import AGENT_ROLES
 from scripts.comparison.comparison_arguments import ComparisonArguments, RunChoice
 from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import RunRows, rows_of_run
@@ -29,7 +30,9 @@ from scripts.tables.strategy_runs import (
     supervise,
     supervise_labelled,
 )
+from scripts.tables.table_arguments import BY_NAME
 
+OF_REQUESTS = ("knowledge", "lessons", "prompts")  # settings of what a model is told
 AGENT_RUNS_AT_ONCE = 8  # in the agents' phase; each has a coordinator and its agents
 
 
@@ -57,7 +60,19 @@ def check_runs(arguments: ComparisonArguments) -> None:
                 raise UsageError(
                     f"{place} holds another run: {error}, or choose another --results"
                 ) from error
+        _check_requests_are_read(run, new)
         preflight.check_device(preflight.check_models(new, os.environ, Path.cwd()), gpus)
+
+
+def _check_requests_are_read(run: RunChoice, settings: Settings) -> None:
+    """Raise UsageError where requests vary and the rule book answers, which reads none."""
+    varied = [BY_NAME[name].flag for name, _ in run.variation.texts if name in OF_REQUESTS]
+    models = {settings.model_of(role) for role in AGENT_ROLES}
+    if varied and models == {"recipes"}:
+        raise UsageError(
+            f"--vary {varied[0][2:]}: --model recipes reads no requests, so all variations would"
+            " be the same: give a model that reads them"
+        )
 
 
 def serve_runs(arguments: ComparisonArguments) -> ExitStatus:
@@ -119,7 +134,12 @@ def _measured_run(arguments: ComparisonArguments) -> Path | None:
 def rows_of(arguments: ComparisonArguments, run: RunChoice) -> RunRows | None:
     """Return the rows of a run; None before it has begun."""
     place = arguments.results / run.folder / RUN_FOLDER
-    return rows_of_run(place, any_task=True) if (place / FILE_NAME).is_file() else None
+    return rows_of_run(place, any_task=True) if has_begun(arguments, run) else None
+
+
+def has_begun(arguments: ComparisonArguments, run: RunChoice) -> bool:
+    """Whether there is such a run."""
+    return (arguments.results / run.folder / RUN_FOLDER / FILE_NAME).is_file()
 
 
 def _check_same_tasks(place: Path, names: tuple[str, ...], tasks: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from scripts.comparison.comparison_figures import (
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
 from scripts.tables.result_rows import ProblemRow
 
+WIDE = 100  # ratio of an interval's ends from which on it says nothing
 NOTES = """\
 **gain**: the geometric mean over tasks of what a user gets: the winner's speed-up against eager, or
 1× where no candidate is faster with its whole interval. **95 %**: over the seeds (Student's t; two
@@ -27,8 +28,8 @@ the first's. **solved**: tasks with a correct candidate. **attempts**: judged, o
 included. **USD for 1 %**: of the tasks' time that is saved. A dash was not measured."""
 
 
-def comparison_text(runs_by_label: Mapping[str, SeedRuns]) -> str:
-    """Return the table of all variations that have begun."""
+def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence[str] = ()) -> str:
+    """Return the table of all variations that have begun; `description`: of their runs."""
     begun = {label: runs for label, runs in runs_by_label.items() if runs}
     if not begun:
         return "nothing has begun"
@@ -42,20 +43,30 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns]) -> str:
         f"# Comparison: {figures[next(iter(figures))].tasks} tasks, {facts.budget} attempts each, "
         f"on {facts.hardware or facts.device}, {facts.model}"
     )
-    return "\n\n".join([head, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES])
+    told = ["\n".join(description)] if description else []
+    missing = [label for label, runs in runs_by_label.items() if not runs]
+    told += [f"**Not begun: {'; '.join(missing)}.**"] if missing else []
+    return "\n\n".join(
+        [head, *told, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES]
+    )
 
 
 def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
-    lines = []
+    """Return what is missing of runs that are not finished; [] where none is."""
+    parts = []
     for label, one in figures.items():
-        if not one.unfinished:
-            continue
-        text = f"{label} is not finished: {one.unfinished} of {one.runs * one.tasks} tasks are open"
-        text += "; they count as they are now"
-        if one.left_out:
-            text += f", less {one.left_out} that are not judged in every variation of their seed"
-        lines.append(f"**{text}.**")
-    return ["\n".join(lines)] if lines else []
+        if one.unfinished:
+            part = f"{label} has {one.attempts} of {one.asked} attempts"
+            part += ", its winners are not confirmed" if one.attempts == one.asked else ""
+            part += f", {one.left_out} of {one.runs * one.tasks} tasks left out" * (
+                one.left_out > 0
+            )
+            parts.append(part)
+    if not parts:
+        return []
+    rule = "a task of a seed counts as it is now, where every variation of the seed has a verdict"
+    rule = f"gains are not of equal budgets, and {rule}"
+    return [f"**Not finished: {'; '.join(parts)}. Until then {rule}.**"]
 
 
 def _variations(figures: Mapping[str, VariationFigures]) -> str:
@@ -108,5 +119,8 @@ def _task_gain(rows: Sequence[ProblemRow]) -> str:
 def _cells(found: Estimate | None) -> list[str]:
     if found is None:
         return [DASH, DASH]
-    low, high = found.interval or (None, None)
-    return [times(found.value), DASH if low is None else f"{low:.2f}–{high:.2f}"]
+    if found.interval is None:
+        return [times(found.value), DASH]
+    low, high = found.interval
+    told = f"{low:.2f}–{high:.2f}" if high < WIDE * low else f"wider than {WIDE}-fold"
+    return [times(found.value), told]

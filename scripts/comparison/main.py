@@ -13,10 +13,12 @@ from actors.exit_status import ExitStatus
 from actors.supervisor.reporting.run_reader import checkpoint_database
 from protocol.atomic_file import write_atomically
 from scripts.comparison import comparison_arguments, comparison_runs, comparison_text
-from scripts.comparison.comparison_arguments import COMMAND, PHASES, ComparisonArguments
+from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments, Phase
+from scripts.tables import run_description
 from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import ProblemState, RunRows
 
+TURNS: dict[Phase, Phase] = {"agents": "evaluators", "evaluators": "agents"}
 RunsByLabel = dict[str, dict[int, RunRows]]
 
 
@@ -24,7 +26,10 @@ def main(argv: Sequence[str]) -> int:
     """Run what is asked for, write the results, print the table; return the exit status."""
     try:
         arguments = comparison_arguments.parse_arguments(argv)
-        comparison_runs.check_runs(arguments)
+        if arguments.phase != "table":
+            comparison_runs.check_runs(arguments)
+        elif not any(comparison_runs.has_begun(arguments, run) for run in arguments.runs()):
+            raise UsageError(f"--phase table: {arguments.results} has no run of this comparison")
         return _work(arguments, argv)
     except UsageError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
@@ -35,15 +40,18 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _work(arguments: ComparisonArguments, argv: Sequence[str]) -> int:
-    status = comparison_runs.serve_runs(arguments)
+    status = ExitStatus.DONE
+    if arguments.phase != "table":
+        status = comparison_runs.serve_runs(arguments)
     found = _write(arguments)
-    print(comparison_text.comparison_text(found))
+    print(_page(arguments, found))
     print(f"written to {arguments.results}: comparison.md, comparison.json", file=sys.stderr)
     if status is not ExitStatus.DONE:
         print(f"not complete; continue with: {COMMAND} {shlex.join(argv)}", file=sys.stderr)
         return status
-    if arguments.phase and any(_is_open(run) for runs in found.values() for run in runs.values()):
-        other = next(phase for phase in PHASES if phase != arguments.phase)
+    is_open = any(_is_open(run) for runs in found.values() for run in runs.values())
+    if arguments.phase in TURNS and is_open:
+        other = TURNS[arguments.phase]
         print(
             f"nothing is left for the {arguments.phase}; go on with the same command and"
             f" --phase {other}, here or where the folder is moved to",
@@ -67,6 +75,20 @@ def _write(arguments: ComparisonArguments) -> RunsByLabel:
     arguments.results.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
     write_atomically(arguments.results / "comparison.json", f"{text}\n")
-    table = comparison_text.comparison_text(found)
-    write_atomically(arguments.results / "comparison.md", f"{table}\n")
+    write_atomically(arguments.results / "comparison.md", f"{_page(arguments, found)}\n")
     return found
+
+
+def _page(arguments: ComparisonArguments, found: RunsByLabel) -> str:
+    places = [
+        arguments.results / run.folder / RUN_FOLDER
+        for run in arguments.runs()
+        if comparison_runs.has_begun(arguments, run)
+    ]
+    lines = run_description.description_lines(
+        [run_description.read_description(place) for place in places],
+        arguments.repeating_command,
+        arguments.answered_by,
+        arguments.commit,
+    )
+    return comparison_text.comparison_text(found, lines)

@@ -2,7 +2,8 @@
 
     python -m scripts.tables.rule_book_coverage CHECKOUT LEVEL... [--backend cuda]
 
-Prints a line for each problem without a candidate, with the reason, and the shares of the levels.
+Prints a line for each problem without a candidate, with the reason, and of each level the share and
+the numbers of the others, as `scripts/kernelbench.py --problems` takes them.
 Shapes are read from the sources, as for a task that was not measured yet.
 """
 
@@ -47,18 +48,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return int(ExitStatus.USAGE)
     reasons: Counter[str] = Counter()
-    covered: Counter[int] = Counter()
+    covered: dict[int, list[int]] = {level: [] for level in arguments.levels}
     for problem in problems:
         reason = refusal_of(problem.source, arguments.backend)
-        covered[problem.level] += not reason
-        if reason:
+        if not reason:
+            covered[problem.level].append(problem.number)
+        else:
             reasons[VARYING.sub("…", reason)] += 1
             print(f"{problem.task}: {reason}")
     for reason, count in reasons.most_common():
         print(f"{count:4} × {reason}")
     for level in arguments.levels:
         total = sum(problem.level == level for problem in problems)
-        print(f"level {level}: {covered[level]} of {total} problems, {arguments.backend}")
+        numbers = ",".join(map(str, covered[level]))
+        print(
+            f"level {level}: {len(covered[level])} of {total} problems, {arguments.backend}"
+            f"{': --problems ' if numbers else ''}{numbers}"
+        )
     return 0
 
 

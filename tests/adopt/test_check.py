@@ -20,7 +20,7 @@ from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_results import StepResult
-from actors.adopt.step_timing import interval
+from actors.adopt.step_timing import interval, is_undecided
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 EXPRESSIONS = {
@@ -121,6 +121,15 @@ def test_the_interval_covers_the_speed_up() -> None:
     quiet, interrupted = [(4.0, 2.0), (2.0, 1.0)], [(40.0, 2.0), (2.0, 30.0)]
     low, high = interval([quiet] * 7 + [interrupted] * 2)
     assert low <= 2.0 <= high < 20.0
+
+
+def test_a_gain_that_noise_may_hide_is_measured_longer() -> None:
+    """Not a clear gain, not a loss, and not a difference too small to count."""
+    noise = [[(104.0, 100.0)], [(90.0, 100.0)], [(130.0, 100.0)]] * 3
+    assert is_undecided(noise)
+    assert not is_undecided([[(104.0, 100.0)]] * 9)
+    assert not is_undecided([[(after, before)] for ((before, after),) in noise])
+    assert not is_undecided([[(100.5, 100.0)], [(99.0, 100.0)], [(102.0, 100.0)]] * 3)
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
+from torch.nn.utils import parametrize, prune
 
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import fit, load_package
@@ -121,6 +123,82 @@ def test_parameters_that_change_are_the_kernels_too(package: Any, model: torch.n
         package.fit(model)
         torch.testing.assert_close(call(model), expected)
         assert 1 == package.report(model)["fast.0"]["kernel"]
+
+
+def new_weight(model: Any) -> None:
+    model.fast[0].weight = torch.nn.Parameter(torch.ones(64) * 3)
+
+
+def new_shift(model: Any) -> None:
+    model.fast[0].shift = 5.0
+
+
+@pytest.mark.parametrize("change", [new_weight, new_shift, lambda model: model.train()])
+def test_a_compiled_module_is_traced_again_when_it_changes(
+    package: Any, model: Any, change: Callable[[Any], None]
+) -> None:
+    """A graph that was made before would compute with what the module had then."""
+    package.fit(model)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(model.fast[0], backend="eager", fullgraph=True)
+    call(compiled)
+    change(model)
+    plain: Any = ModelFile(FILE).build()
+    change(plain)
+    torch.testing.assert_close(call(compiled), call(plain.fast[0]))
+    torch._dynamo.reset()
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return 2 * weight
+
+
+def parametrized(model: Any) -> torch.Tensor:
+    parametrize.register_parametrization(model.fast[0], "weight", Doubled())
+    return call(model)
+
+
+def pruned(model: Any) -> torch.Tensor:
+    prune.l1_unstructured(model.fast[0], "weight", 0.5)
+    return call(model)
+
+
+def replica(model: Any) -> torch.Tensor:
+    """On another card each module is a replica with tensors of that card."""
+    found = model.fast[0]._replicate_for_data_parallel()
+    found._parameters = {}
+    found.weight = torch.ones(64) * 2
+    return call(found)
+
+
+def ensemble(model: Any) -> torch.Tensor:
+    state = torch.func.stack_module_state([model, model])
+    with torch.no_grad():
+        return torch.vmap(lambda *own: torch.func.functional_call(model, own, (INPUT,)))(*state)
+
+
+def class_patched(model: Any) -> torch.Tensor:
+    """As libraries do that replace the forward of a class."""
+    kind = type(model.fast[0])
+    kind.forward = lambda self, x: x * 5
+    try:
+        return call(model)
+    finally:
+        del kind.forward
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("use", [parametrized, pruned, replica, ensemble, class_patched])
+@pytest.mark.parametrize("is_used_before", [True, False])
+def test_a_module_that_is_another_one_now_takes_its_own_forward(
+    package: Any, model: torch.nn.Module, use: Callable[[Any], torch.Tensor], is_used_before: bool
+) -> None:
+    """Without its parameter, as a replica, in vmap, with a patched class: right, and no error."""
+    package.fit(model)
+    if is_used_before:
+        call(model)
+    torch.testing.assert_close(use(model), use(ModelFile(FILE).build()))
 
 
 def test_state_copies_and_pickles_are_as_before(package: Any, model: torch.nn.Module) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -26,9 +25,9 @@ from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_proof import load_task
 from actors.exit_status import ExitStatus
+from scripts import adopt
 
 MODELS = Path(__file__).parent / "models"
-TOP = Path(__file__).parents[2]
 EASY = Options(min_share=0.0, max_gap=1e6)  # times on a shared machine prove nothing
 
 
@@ -177,6 +176,10 @@ MODULES = {
     "changes its input in place": (
         "class M(torch.nn.Linear):\n    def forward(self, x): return x.mul_(2).add(1)"
     ),
+    "changes a list or a dict": (
+        "class M(torch.nn.Linear):\n"
+        "    def forward(self, x, kept): return kept.append(x) or super().forward(x).relu()"
+    ),
     "its own buffers or attributes": (
         "class M(torch.nn.Linear):\n"
         "    seen = 0\n"
@@ -211,6 +214,7 @@ def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason
         step = "[model(batch[0][0][:rows]) for rows in range(1, 200)]"
     grad = "torch.enable_grad()" if "gradients" in reason else "torch.no_grad()"
     others = "[next(NUMBERS)]" if "step to step" in reason else "[]"
+    others = "[[]]" if "a list or a dict" in reason else others
     model.write_text(
         f"import torch\nBATCHES = [((torch.randn(4, 8),), {{}}) for _ in range(3)]\n"
         f"{MODULES[reason]}\nOTHERS = lambda: {others}\n"
@@ -264,7 +268,10 @@ def test_a_module_that_is_called_in_other_ways_at_each_step_is_taken_for_one(
 
 
 CONTRACT = {
-    "build() raised ValueError: no weights": "def build(): raise ValueError('no weights')",
+    "build() raised ValueError: no": "def build(): raise ValueError('no weights')",
+    "build() raised ValueError: b (mine.py:5), because of KeyError: 'a'": (
+        "def build():\n    raise ValueError('b') from KeyError('a')"
+    ),
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
     "build() returned a dict, expected a torch.nn.Module": "def build(): return {}",
     "build() raised SystemExit: 3": "def build(): raise SystemExit(3)",
@@ -330,21 +337,23 @@ def test_a_file_is_imported_once_for_all_stages(tmp_path: Path) -> None:
         assert isinstance(ModelFile(model).build(), torch.nn.Linear)
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A mistake is one line on stderr with status 2, without a traceback."""
+    monkeypatch.chdir(tmp_path)
     for arguments, said in (
         (["look", "absent.py"], "adopt: absent.py: there is no such file\n"),
         (["take", "absent"], "run `adopt.py look` first"),
         (["take", "absent", "--cap", "much"], "is not a size such as 500M"),
     ):
-        done = subprocess.run(
-            [sys.executable, str(TOP / "scripts/adopt.py"), *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(adopt.main(arguments))
+        output = capsys.readouterr()
         assert (ExitStatus.USAGE, "", 1) == (
-            done.returncode, done.stdout, len(done.stderr.splitlines())
+            ended.value.code, output.out, len(output.err.splitlines())
         )  # fmt: skip
-        assert said in done.stderr
+        assert said in output.err
 
 
 def test_parts_of_a_task_without_a_winner_become_tasks(tmp_path: Path) -> None:

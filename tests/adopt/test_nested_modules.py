@@ -59,3 +59,14 @@ def test_a_kernel_replaces_parts_that_are_fitted_too(folder: StageFolder) -> Non
         assert 1 == package.report(model)["blocks.0.bend"]["kernel"]
     package.unfit(model)
     assert before == [dict(vars(part)) for part in model.modules()]
+
+
+def test_parts_of_unlike_blocks_are_one_task(tmp_path: Path) -> None:
+    """A block that can't be taken leaves its part to the task of the other blocks' parts."""
+    folder = looked_at(FILE.with_name("unlike_blocks.py"), tmp_path, 3)
+    result = take(folder, options(), silent)
+    found = {task.class_name: task.sites for task in result.tasks}
+    assert {"blocks.1.bend", "blocks.2.bend"} <= {*found["Bend"]}
+    assert ("tiles",) == found["Tiles"]  # its argument is a torch.Size
+    names = [each.name for each in (*result.tasks, *result.not_taken)]
+    assert len(set(names)) == len(names)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-
 from actors.agents.replies.anchors import BEGIN, END
 from actors.agents.replies.replies import fenced
 from actors.agents.requests.request import Request
 from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import AttemptView, Call, Device, Outcome, Plan, Reference, Task, Verdict
-
-# A busy machine must not fail a test: laws are about values, not about time.
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TASK_SOURCE = '''import torch
 import torch.nn as nn

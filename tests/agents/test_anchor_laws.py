@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from agent_fakes import CALM, CANDIDATE, TASK_SOURCE
+from agent_fakes import CANDIDATE, TASK_SOURCE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +52,6 @@ def spans(draw: st.DrawFn) -> tuple[str, int, int]:
     return source, first, last
 
 
-@CALM
 @given(spans(), ADVICE)
 def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advice: str) -> None:
     """A pair around whole lines of one language is accepted, names these lines, leaves valid
@@ -72,7 +71,6 @@ def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advi
     ast.parse(checked.text)
 
 
-@CALM
 @given(spans(), st.data())
 def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataObject) -> None:
     """A text with one source line changed, added or removed is not a scaffold."""
@@ -94,7 +92,6 @@ def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataOb
     assert not isinstance(checked, Scaffold)
 
 
-@CALM
 @given(spans(), st.sampled_from(["BEGIN", "END"]), st.data())
 def test_unbalanced_and_nested_pairs_are_refused(
     span: tuple[str, int, int], kind: str, data: st.DataObject
@@ -108,7 +105,6 @@ def test_unbalanced_and_nested_pairs_are_refused(
     assert not isinstance(check_scaffold(anchors.text_of(lines), source), Scaffold)
 
 
-@CALM
 @given(spans(), st.lists(PYTHON_LINES | CPP_LINES, max_size=5))
 def test_a_change_inside_is_not_outside(span: tuple[str, int, int], new: list[str]) -> None:
     """A change between the anchors, of any text, does not count as a change outside of them."""

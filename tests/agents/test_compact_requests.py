@@ -29,7 +29,14 @@ from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
-from protocol.facts import OperationTime, ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.facts import (
+    DeviceRates,
+    OperationTime,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+    VerdictFacts,
+)
 from protocol.layouts import Leaf, Nest
 from protocol.messages import AgentWork
 from protocol.release import Judged
@@ -182,7 +189,16 @@ def test_facts_are_shown_where_they_are_known() -> None:
     assert "- precision: float32" in request.stable_text
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the reference's floor" in request.varying_text
-    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the reference's floor" in request.varying_text
+    assert "Fuse. | 20.0 µs, 5 × floor, 2 × parent" in request.varying_text
+    split = ReferenceFacts(floor=TaskFloor(memory_us=4.0, matrix_us=90.0))
+    faster = replace(reference, facts=split)  # by products of a lower precision
+    text = compact(make_plan(node=node, reference=faster, ledger=LEDGER)).varying_text
+    assert "3.33 × eager, below the reference's floor, 3 × its bytes" in text
+    cost = TaskCost(flops={"float32": 2e9})
+    rates = DeviceRates(tflops={"float32": 20.0, "bfloat16": 600.0})
+    near = replace(faster, facts=replace(split, cost=cost, rates=rates))
+    text = compact(make_plan(node=node, reference=near, ledger=LEDGER)).varying_text
+    assert "below the reference's floor, 1.2 × its split products" in text
 
 
 def test_rules_are_stated_once() -> None:
@@ -213,7 +229,7 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
 
     for line in (
         "(7 earlier attempts are left out)",
-        "1 (0) | correct | Fuse. | 20.0 µs, 2 × eager\n",
+        "1 (0) | correct | Fuse. | 20.0 µs, 2 × parent\n",
         "2 (0) | wrong | Tile. | Row 3 differs\n",
         "3 (1) | under way, is being written | Unroll.\n",
         "4 (1) | under way, is being planned | (chooses freely)\n",
@@ -221,9 +237,31 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
     ):
         assert line in text
     with_best = LedgerEntry(number=6, parent=4, outcome=Outcome.CORRECT, score_us=12.0)
-    assert "12.0 µs, 3.33 × eager, the fastest" in (
+    assert "12.0 µs, 1 × parent, the fastest" in (
         compact(make_plan(node=FAST, ledger=(*LEDGER, with_best))).varying_text
     )
+
+
+def test_an_idea_is_told_once_and_never_cut_within_a_word() -> None:
+    """The ledger has it whole up to two hundred characters, unless the request has it above."""
+    idea = (
+        "One launch with a ring of bulk copies feeds rows into shared memory, " + "and so on " * 9
+    )
+    shown = LedgerEntry(number=4, parent=1, idea=FAST.advice, outcome=Outcome.CORRECT, score_us=12)
+    other = LedgerEntry(number=5, parent=1, idea=idea.strip(), outcome=Outcome.CORRECT, score_us=9)
+    longer = replace(other, number=6, idea=idea + "unbroken" * 20)
+    text = compact(make_plan(node=FAST, ledger=(shown, other, longer))).varying_text
+    assert "4 (1) | correct | (above) | " in text
+    assert f"5 (1) | correct | {idea.strip()} | " in text
+    assert f"6 (1) | correct | {idea.strip()}… | " in text
+
+
+def test_a_result_says_how_much_of_the_tolerance_is_left() -> None:
+    """Where a lower precision is in reach, this decides; next to no error is not told."""
+    near = replace(FAST, verdict=replace(FAST.verdict, max_error=0.54))
+    assert "largest error 0.54 of the tolerance" in compact(make_plan(node=near)).varying_text
+    exact = replace(FAST, verdict=replace(FAST.verdict, max_error=0.001))
+    assert "of the tolerance" not in compact(make_plan(node=exact)).varying_text
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from agent_fakes import CALM, CANDIDATE
+from agent_fakes import CANDIDATE
 from hypothesis import given
 from hypothesis import strategies as st
 from test_edit_laws import KERNELS, edits_reply
@@ -39,7 +39,6 @@ def odd_sources(draw: st.DrawFn) -> str:
     return text.replace("\n", "\r\n") if draw(st.booleans()) else text
 
 
-@CALM
 @given(odd_sources(), st.data())
 def test_a_named_function_is_replaced_whole_whatever_characters_the_source_has(
     source: str, data: st.DataObject
@@ -59,7 +58,6 @@ def test_a_named_function_is_replaced_whole_whatever_characters_the_source_has(
     assert text_of(kept) == found.source
 
 
-@CALM
 @given(odd_sources(), st.data())
 def test_a_quoted_line_is_its_own_or_is_asked_about(source: str, data: st.DataObject) -> None:
     """A quote with other blanks still means its line; one that stands twice chooses none."""
@@ -159,7 +157,6 @@ NESTED = {"lines 6-10": (6, 10), "line 8": (8, 8), "after line 7": (7.5, 7.5),
           "function scale": (6, 10), "lines 5-6": (5, 6)}  # fmt: skip
 
 
-@CALM
 @given(st.permutations([*NESTED]), st.data())
 def test_nested_places_are_never_both_applied(titles: list[str], data: st.DataObject) -> None:
     """Of places that share lines, in any order, none is applied: the question names two of them."""

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Sequence
 
 import pytest
-from agent_fakes import CALM, CANDIDATE, TASK_SOURCE
-from hypothesis import given, settings
+from agent_fakes import CANDIDATE, TASK_SOURCE
+from hypothesis import given
 from hypothesis import strategies as st
 from test_anchor_laws import CPP_LINES, PYTHON_LINES, sources, spans
 
@@ -82,7 +82,6 @@ def named(draw: st.DrawFn) -> tuple[str, int, int, str]:
     return source, first, last, way
 
 
-@CALM
 @given(named())
 def test_named_anchors_are_placed_or_asked_about(case: tuple[str, int, int, str]) -> None:
     """A place that is named by number is marked; one that is quoted is marked, or asked about."""
@@ -98,7 +97,6 @@ def test_named_anchors_are_placed_or_asked_about(case: tuple[str, int, int, str]
         assert found.source_spans == ((first, last),)
 
 
-@settings(CALM, max_examples=50)
 @given(sources().filter(lambda text: bool(lines_of(text))), st.data())
 def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
     """Any disjoint edits, named in any order and way, give the intended text, or a question."""
@@ -130,7 +128,8 @@ def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
 
     if isinstance(found, ReplyProblem):
         by_number = all(not title.startswith("from") for title, _ in edits)
-        assert not by_number or "change nothing" in found.reason
+        refusals = ("change nothing", "stands beside")  # no change, or a line twice
+        assert not by_number or any(reason in found.reason for reason in refusals)
     else:
         assert found.source == text_of(intended)
         assert len(edits) == len(found.edits)
@@ -351,7 +350,6 @@ def test_edits_without_their_first_heading_are_edits() -> None:
     assert found.source.endswith("        return x\n")
 
 
-@CALM
 @given(st.lists(st.sampled_from(["int f(int a) {", "}", "{", '"', "/*", "*/", "f(1);", "x"])))
 def test_definitions_of_broken_text_do_not_fail(lines: list[str]) -> None:
     """Whatever a string holds, looking for definitions returns lines of the source."""

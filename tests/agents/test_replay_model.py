@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from agent_fakes import (
-    CALM,
     CANDIDATE,
     REFERENCE,
     FakeContext,
@@ -182,7 +181,6 @@ def test_a_folder_that_is_not_a_run_is_one_line(tmp_path: Path, content: bytes |
     assert before == sorted(tmp_path.iterdir())
 
 
-@CALM
 @given(
     st.lists(st.tuples(st.floats(0.1, 1e6), st.text(max_size=40)), min_size=1, max_size=4),
     st.lists(st.tuples(st.floats(0.1, 1e6), st.text(max_size=40)), min_size=4, max_size=4),

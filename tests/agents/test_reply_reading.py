@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agent_fakes import CALM, CANDIDATE
+from agent_fakes import CANDIDATE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,7 +60,6 @@ def test_fences_inside_the_code_do_not_end_it(inner: str) -> None:
     assert candidate_of(f"## Candidate\n\n```python\n{code}```\n") == code
 
 
-@CALM
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_text_has_sections(text: str) -> None:
     """No reply makes the parser fail, and a word outside headings and fences is in some section."""
@@ -69,7 +68,6 @@ def test_any_text_has_sections(text: str) -> None:
     assert reply.sections[0].name == ""
 
 
-@CALM
 @given(st.text(st.sampled_from("`~a\n "), max_size=40))
 def test_what_is_fenced_comes_back(code: str) -> None:
     """The fence around a code is longer than any fence in it."""

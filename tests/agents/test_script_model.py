@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_fakes import CALM, CANDIDATE, ROOT, FakeContext, make_plan, write
+from agent_fakes import CANDIDATE, ROOT, FakeContext, make_plan, write
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +61,6 @@ def test_a_line_for_the_task_comes_before_one_for_all() -> None:
         assert line.reply == expected
 
 
-@CALM
 @given(st.integers(1, 50), st.integers(1, 5))
 def test_the_answer_depends_on_the_attempt_alone(attempt: int, count: int) -> None:
     """An attempt gets the same reply after any requests, in any order."""

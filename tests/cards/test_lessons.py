@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.agents.cards.lessons import (
+    FEWER_LAUNCHES,
     FILE,
     Lesson,
     LessonError,
-    LeverAttempt,
+    Step,
     accept,
     architecture_of,
+    left_out,
     lesson_lines,
-    levers_of,
+    lever_of,
     mine,
     promise_of,
     read,
@@ -27,28 +30,29 @@ H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
 LESSON = Lesson(
     operation="matmul",
     architecture="sm_90",
-    lever="fusion",
-    attempts=2,
-    correct=2,
+    lever="wgmma",
+    steps=3,
     promised=2.0,
-    measured=1.5,
-    gains=2,
-    least=1.2,
-    most=1.8,
+    gains=(1.2, 1.8),
     runs=("a",),
+    tasks=("t",),
 )
+WGMMA, CLUSTERS = frozenset(["wgmma"]), frozenset(["clusters"])
 
 
-def attempt(advice: str, us: float | None, parent_us: float | None = 100.0) -> LeverAttempt:
-    """An attempt on a matrix product."""
-    return LeverAttempt(
+def step(advice: str, us: float | None, **changes: Any) -> Step:
+    """A step on a matrix product that adds wgmma to a kernel of 100 µs."""
+    whole = Step(
         run="a",
+        task="t",
         operations=("matmul", "elementwise"),
         architecture="sm_90",
         advice=advice,
-        parent_us=parent_us,
+        added=WGMMA,
+        parent_us=100.0,
         us=us,
     )
+    return replace(whole, **changes)
 
 
 @pytest.mark.parametrize(
@@ -84,49 +88,38 @@ def test_a_promise_beside_eager_is_one_beside_the_parent() -> None:
     assert promise_of("300 µs against 400 µs", 1336.0, 400.0) == pytest.approx(4 / 3)
 
 
-def test_the_levers_of_a_plan() -> None:
-    """A plan may name several levers; a plan of other words names none."""
-    assert ("fusion", "wide loads") == levers_of("Fuse bias and ReLU, load float4.")
-    assert ("tensor cores",) == levers_of("3xTF32 by mma.")
-    assert () == levers_of("Make it better.")
-    assert ("fusion",) == levers_of("Tensor cores cannot take a maximum; one kernel for all.")
+def test_a_lever_is_the_one_change_that_the_idea_names() -> None:
+    """What a source adds counts, not what a plan mentions; of several changes none has a share."""
+    assert "wgmma" == lever_of(step("Products by wgmma.", 50.0))
+    assert not lever_of(step("Products by wgmma.", 50.0, added=frozenset()))
+    assert not lever_of(step("Winograd along the depth. Then wgmma.", 50.0))
+    assert not lever_of(step("wgmma in clusters.", 50.0, added=WGMMA | CLUSTERS))
+    assert not lever_of(step("One kernel by wgmma.", 50.0, has_fewer_launches=True))
+    fused = step("Fuse both.", 50.0, added=frozenset(), has_fewer_launches=True)
+    assert FEWER_LAUNCHES == lever_of(fused)
 
 
-def test_mining_compares_promised_and_measured() -> None:
-    """Each lever gets the median gain of correct attempts; failed ones count as tried only."""
-    found = mine(
-        [
-            attempt("Fuse it: 2x.", 50.0),
-            attempt("Fuse all, 4x.", 100.0),
-            attempt("Fused.", None),
-            attempt("Fused, after a failure.", 10.0, parent_us=None),
-            attempt("nothing named", 1.0),
-        ]
-    )
-
-    assert 1 == len(found)
-    lesson = found[0]
-    assert (4, 3, 3.0) == (lesson.attempts, lesson.correct, lesson.promised)
-    assert (1.5, 1.0, 2.0) == (lesson.measured, lesson.least, lesson.most)
+def test_a_gain_is_that_of_the_step() -> None:
+    """A first kernel is a whole design and a repair has no old time: no lesson counts them."""
+    design = step("wgmma.", 10.0, is_design=True)
+    repair = step("wgmma.", 10.0, parent_us=None)
+    steps = [design, repair, step("wgmma: 2x.", 50.0), step("wgmma, 4x.", 100.0)]
+    steps += [step("More wgmma.", None), step("Better.", 1.0)]
+    (lesson,) = mine(steps)
+    assert (1.0, 2.0, 1.5, 3.0) == (*sorted(lesson.gains), lesson.measured, lesson.promised)
     assert (
-        "matmul, sm_90, fusion: promised 3x, measured 1.5x (1 to 2); 4 attempts, 3 correct"
-        == lesson.line
+        "matmul, sm_90, wgmma in a kernel that worked: promised 3x, measured 1.5x (1 to 2),"
+        " faster in 1; 3 steps of 1 task, 2 correct" == lesson.line
     )
-
-
-def test_a_first_kernel_and_a_change_of_one_are_different_lessons() -> None:
-    """Leaving PyTorch's operators gives more than most levers do."""
-    first = msgspec.structs.replace(attempt("Fuse it.", 10.0), from_module=True)
-    found = mine([first, attempt("Fuse it.", 80.0)])
-    assert sorted(one.measured or 0 for one in found) == [1.25, 10.0]
-    assert [", from PyTorch's own" in one.line for one in found] == [
-        one.from_module for one in found
-    ]
+    told = left_out(steps)
+    assert "1 first kernels" in told
+    assert "1 repairs" in told
+    assert "1 steps whose idea does not name the lever" in told
 
 
 def test_only_accepted_lines_are_kept(tmp_path: Path) -> None:
     """A person accepts lines by number; a newer line of the same lever replaces the old one."""
-    newer = Lesson(operation="conv", architecture="sm_90", lever="fusion", attempts=1, correct=0)
+    newer = Lesson(operation="conv", architecture="sm_90", lever="clusters", steps=1)
     proposal = tmp_path / "proposal.json"
     write(proposal, [LESSON, newer])
 
@@ -141,15 +134,16 @@ def test_only_accepted_lines_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_request_shows_lines_of_its_operation_and_architecture() -> None:
-    """Lines of other devices, other operations and single attempts are not shown."""
+    """Lines of other devices, other operations and single steps are not shown."""
     task = Task(name="t", source="class Model:\n    def forward(self, x):\n        return x @ x\n")
     others = [
-        msgspec.structs.replace(LESSON, **change)
-        for change in ({"architecture": "sm_80"}, {"operation": "conv"}, {"gains": 1})
+        replace(LESSON, **change)
+        for change in ({"architecture": "sm_80"}, {"operation": "conv"}, {"gains": (1.0,)})
     ]
 
     lines = lesson_lines(task, Reference(eager_us=1.0, device=H100), [LESSON, *others])
-    assert ["Measured in earlier runs (old time / new time):", f"- {LESSON.line}"] == lines
+    assert f"- {LESSON.line}" == lines[1]
+    assert 2 == len(lines)
     assert [] == lesson_lines(task, Reference(eager_us=1.0), [LESSON])
 
 

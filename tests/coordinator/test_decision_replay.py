@@ -74,7 +74,7 @@ def rebuilt(runner: InMemoryRun, seed: int = 0) -> list[Difference]:
     crash_at=st.frozensets(st.integers(0, 60), max_size=4),
     more=st.sampled_from([(), (4,), (1, 6)]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_an_unchanged_run_has_no_differences(
     strategy: str, seed: int, in_flight: int, crash_at: frozenset[int], more: tuple[int, ...]
 ) -> None:
@@ -91,7 +91,7 @@ def test_an_unchanged_run_has_no_differences(
     crash_at=st.frozensets(st.integers(0, 30), max_size=3),
     refusals=st.dictionaries(st.integers(1, 9), st.sampled_from(SCOPES), max_size=4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_run_whose_agents_gave_up_has_no_differences(
     strategy: str,
     seed: int,

@@ -64,7 +64,7 @@ def test_the_best_node_is_confirmed_when_a_task_is_given_up() -> None:
     seed=st.integers(0, 50),
     in_flight=st.sampled_from([1, 3]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_node_that_is_given_up_does_not_grow(
     policy: str, refusals: dict[int, GiveUpScope], seed: int, in_flight: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_node_that_is_given_up_does_not_grow(
     st.dictionaries(st.integers(1, 12), st.sampled_from(["node", "task"]), max_size=4),
     st.integers(0, 5),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_restored_search_knows_what_was_given_up(
     crash_at: frozenset[int], refusals: dict[int, GiveUpScope], seed: int
 ) -> None:

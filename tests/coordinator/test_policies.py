@@ -87,7 +87,7 @@ def test_ten_thousand_selections_agree_with_the_rule(name: str, tree_name: str) 
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_greedy_is_the_slow_models_best(steps: list[tuple[int, float, int]]) -> None:
     """It selects the best eligible node, and a leaf only where no correct node is eligible."""
     tree, _, slow = grow(steps)
@@ -97,7 +97,7 @@ def test_greedy_is_the_slow_models_best(steps: list[tuple[int, float, int]]) -> 
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_evolution_grows_the_young_and_fast(steps: list[tuple[int, float, int]]) -> None:
     """A tournament's winner is in the population and eligible, and at most two others beat it."""
     tree, _, slow = grow(steps)
@@ -108,7 +108,7 @@ def test_evolution_grows_the_young_and_fast(steps: list[tuple[int, float, int]])
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_mcts_selects_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
     """UCT over freshly counted visits, rewards and open nodes selects the same node."""
     tree, _, slow = grow(steps)
@@ -118,7 +118,7 @@ def test_mcts_selects_as_the_slow_model(steps: list[tuple[int, float, int]]) -> 
 
 
 @given(STEPS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_mcts_updates_its_figures_step_by_step(steps: list[tuple[int, float, int]]) -> None:
     """It selects the same node when called after every step, once at the end, or after a crash."""
     policy = Mcts(c=0.5, width=5)
@@ -133,7 +133,7 @@ def test_mcts_updates_its_figures_step_by_step(steps: list[tuple[int, float, int
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 @given(steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_policy_obeys_the_trees_rules(name: str, steps: list[tuple[int, float, int]]) -> None:
     """The root's cap, pruning and one repair a node hold; with none under way a node grows."""
     tree, _, slow = grow(steps)

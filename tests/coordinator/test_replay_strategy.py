@@ -51,7 +51,7 @@ def finish(runner: InMemoryRun, rng: Random) -> None:
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @given(seed=st.integers(0, 100), in_flight=st.sampled_from([1, 3]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) -> None:
     """With other ranks and another order each attempt grows the same node.
 
@@ -65,7 +65,7 @@ def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) 
 
 
 @given(seed=st.integers(0, 100), broken=st.integers(0, 16), fewer=st.integers(0, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_replay_does_not_wait_for_impossible_nodes(seed: int, broken: int, fewer: int) -> None:
     """With another outcome, or fewer attempts under way, windows differ and the budget is used."""
     _, again = runs("stark", 3, seed, broken, fewer)
@@ -75,7 +75,7 @@ def test_the_replay_does_not_wait_for_impossible_nodes(seed: int, broken: int, f
 
 
 @given(seed=st.integers(0, 30), broken=st.integers(1, 16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_node_that_fails_in_the_replay_is_not_improved(seed: int, broken: int) -> None:
     """Where the stored choice is impossible, the strategy's own rule selects a node.
 

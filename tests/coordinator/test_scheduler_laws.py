@@ -365,7 +365,5 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert sorted(set(self.epochs)) == self.epochs
 
 
-SchedulerMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
-)
+SchedulerMachine.TestCase.settings = settings(stateful_step_count=40)
 test_scheduler_machine = SchedulerMachine.TestCase

@@ -101,7 +101,7 @@ def steered_run(
     in_flight=st.sampled_from([1, 3]),
     crash_at=st.frozensets(st.integers(1, 50), max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_steered_run_has_no_differences(
     policy: str, seed: int, in_flight: int, crash_at: frozenset[int]
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_steered_run_has_no_differences(
     in_flight=st.sampled_from([1, 3]),
     crash_at=st.frozensets(st.integers(1, 50), min_size=1, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_crashes_leave_the_same_steered_tree(
     policy: str, seed: int, in_flight: int, crash_at: frozenset[int]
 ) -> None:
@@ -132,7 +132,7 @@ def test_crashes_leave_the_same_steered_tree(
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(seed=st.integers(0, 1_000), crash=st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_next_attempts_grow_from_a_boosted_node(policy: str, seed: int, crash: bool) -> None:
     """Exactly K attempts, whatever the policy would choose; the root's cap does not hold."""
     runner = new_run(seed=seed, budget=20, policy=policy)
@@ -151,7 +151,7 @@ def test_the_next_attempts_grow_from_a_boosted_node(policy: str, seed: int, cras
 
 
 @given(seed=st.integers(0, 1_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_pinned_node_is_the_greedy_choice(seed: int) -> None:
     """A pinned node that is not the best is grown by the greedy rule until it is unpinned."""
     runner = new_run(seed=seed, budget=20, policy="greedy")
@@ -170,7 +170,7 @@ def test_a_pinned_node_is_the_greedy_choice(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(seed=st.integers(0, 1_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_pruned_subtree_is_neither_grown_nor_shown(policy: str, seed: int) -> None:
     """Of what begins after the prune, no attempt grows in the subtree, and no window shows it."""
     runner = new_run(seed=seed, budget=25, policy=policy, in_flight=2)
@@ -190,7 +190,7 @@ def test_a_pruned_subtree_is_neither_grown_nor_shown(policy: str, seed: int) -> 
 
 
 @given(seed=st.integers(0, 1_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_rejected_winner_is_followed_by_the_next_one(seed: int) -> None:
     """After the end of the task, too: the best of the others is judged again."""
     runner = new_run(seed=seed, budget=10, policy="greedy")
@@ -213,7 +213,7 @@ def test_a_rejected_winner_is_followed_by_the_next_one(seed: int) -> None:
     after=st.lists(st.integers(0, 5), max_size=3),
     more=st.sampled_from([0, 3]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 def test_rejections_around_confirmations_have_their_places(
     seed: int, before: list[int], after: list[int], more: int
 ) -> None:

@@ -67,7 +67,7 @@ def stages(runner: InMemoryRun, number: int) -> list[Stage]:
     seed=st.integers(0, 5),
     in_flight=st.sampled_from([1, 3]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_crash_at_any_point_leaves_the_same_tree(
     strategy: str, policy: str, crash_at: frozenset[int], seed: int, in_flight: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_the_team_samples_from_the_root_and_repairs_failed_samples() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_sample_of_the_team_is_repaired_too_often(
     seed: int, in_flight: int, repairs: int
 ) -> None:

@@ -14,7 +14,7 @@ from actors.coordinator.search.window import code_window, debug_window, plan_win
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
     """Eligibility, best eligible node and leaves follow `docs/method.md` in every tree."""
     tree, _, slow = grow(steps)
@@ -27,7 +27,7 @@ def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> 
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, float, int]]) -> None:
     """The leaders are the r best distinct kernels outside i's subtree, in order, for each i."""
     _, board, slow = grow(steps)
@@ -38,7 +38,7 @@ def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, fl
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_windows_are_those_of_the_method(steps: list[tuple[int, float, int]]) -> None:
     """Without a cap each window is the set of `docs/method.md`; with a cap it is a subset."""
     tree, board, slow = grow(steps)

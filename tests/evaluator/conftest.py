@@ -9,12 +9,10 @@ from types import ModuleType
 
 import msgspec
 import pytest
-from evaluator_samples import LIMITS, TASK, candidate, descendants, settles
+from evaluator_samples import LIMITS, TASK, descendants, settles, wrong_candidate
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
-
-IN_GOOD_ORDER = {Outcome.CORRECT, Outcome.WRONG, Outcome.COMPILE_FAILED}
+from protocol.values import Task, Verdict
 
 
 @pytest.fixture(scope="session")
@@ -40,28 +38,20 @@ def task() -> Task:
 
 @pytest.fixture
 def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
-    """Judge a candidate; afterwards none of its processes is left, and the judge goes on.
-
-    After a candidate that did not end in good order, an honest one is correct.
-    """
-    outcomes = []
+    """Judge a candidate; afterwards none of its processes is left, and the zygote is the same."""
 
     def run(source: str) -> Verdict:
         verdict = judge.judge(task, source)
         assert isinstance(verdict, Verdict)
-        outcomes.append(verdict.verdict)
         return verdict
 
     if judge.zygote_pid is None:
-        run(candidate())  # starts the reference fixture: later processes are the candidate's
+        run(wrong_candidate())  # starts the reference fixture: later processes are the candidate's
     before = descendants(os.getpid())
     zygote = judge.zygote_pid
     yield run
     assert settles(os.getpid(), before)
     assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
-    if set(outcomes) - IN_GOOD_ORDER:
-        # Limits are short here: on a busy machine an honest candidate may reach them.
-        assert any(run(candidate()).is_correct for _try in range(3))
     assert judge.zygote_pid == zygote
 
 

@@ -75,6 +75,14 @@ def candidate(before: str = "", init: str = "pass", forward: str = "pass") -> st
     return CANDIDATE.format(before=before, init=indented[0], forward=indented[1])
 
 
+def wrong_candidate(before: str = "") -> str:
+    """Return a candidate that runs `before` and is wrong: its verdict comes without any timing.
+
+    A correct one costs ten times as much.
+    """
+    return candidate(before=before, forward="return x")
+
+
 def descendants(root: int) -> set[int]:
     """Return the living processes below `root`."""
     return set(procfs.living_descendants(root))

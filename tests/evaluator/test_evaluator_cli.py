@@ -14,6 +14,7 @@ from pathlib import Path
 import parallel_scenes
 import pytest
 from evaluator_samples import TASK, candidate, command, descendants, settles
+from process_template import run_process
 
 from actors.evaluator.sandbox.scratch import scratch_for_process
 
@@ -58,7 +59,6 @@ def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None
 REFUSED = {
     "absent": (None, "can't read the task"),
     "broken": ("def broken(:", "not valid Python"),
-    "no-model": (TASK.replace("class Model(", "class Other("), "defines no Model"),
     "raises": (
         TASK.replace("return torch.relu", "raise OSError('hm') #"),
         "forward raised OSError",
@@ -67,7 +67,7 @@ REFUSED = {
 KILLED = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
 SCENES_OF_KILLS = ["kill", "int", pytest.param("term", marks=pytest.mark.long)]  # as "int"
 UNHEARD = "full"
-Scene = subprocess.CompletedProcess[str] | None
+Scene = tuple[int, list[str]] | None  # exit status, and the lines of the output
 
 
 def laid(folder: Path) -> Path:
@@ -99,23 +99,25 @@ def play(
         yield play
 
 
-def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]:
+def judged_by(files: Path, task: str | None) -> tuple[int, list[str]]:
     """Judge an honest candidate by an unusable task."""
     path = files / "unusable.py"
     if task is not None:
         path.write_text(task)
-    arguments = ["--task", path, "--candidate", files / "good.py", "--device", "cpu"]
-    return run(*arguments, scratch=files / "scratch")
+    arguments = ["--task", str(path), "--candidate", "good.py", "--device", "cpu"]
+    environment = {**os.environ, "TMPDIR": str(files / "scratch")}
+    return run_process(["-m", "actors.evaluator", *arguments], files, environment)
 
 
-def judged_without_stdout(files: Path) -> subprocess.CompletedProcess[str]:
+def judged_without_stdout(files: Path) -> tuple[int, list[str]]:
     """Judge a wrong candidate, with a stdout that can't be written."""
     line = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
     environment = {**os.environ, "TMPDIR": str(files / "scratch")}
     with Path("/dev/full").open("w") as full:
-        return subprocess.run(
+        done = subprocess.run(
             line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
         )
+    return done.returncode, done.stderr.splitlines()
 
 
 @pytest.mark.parametrize("scene", [UNHEARD])
@@ -125,8 +127,9 @@ def test_a_verdict_that_can_not_be_written_is_a_failure(
     """A full disk under stdout is one line and status 4: status 1 would be about the candidate."""
     done = play(scene)
     assert done is not None
-    assert (4, 1) == (done.returncode, len(done.stderr.splitlines()))
-    assert "stdout takes no verdict: No space left on device" in done.stderr
+    status, lines = done
+    assert (4, 1) == (status, len(lines))
+    assert "stdout takes no verdict: No space left on device" in lines[0]
 
 
 @pytest.mark.parametrize("scene", REFUSED)
@@ -136,10 +139,9 @@ def test_an_unusable_task_is_one_line_and_status_2(
     """A task that can't be used is reported in one line, without a traceback, with status 2."""
     done = play(scene)
     assert done is not None
-    assert done.returncode == 2
-    assert REFUSED[scene][1] in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
+    status, lines = done
+    assert (2, 1) == (status, len(lines))
+    assert REFUSED[scene][1] in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -156,17 +158,9 @@ def test_a_wrong_flag_is_one_line_and_status_2(
     files: Path, arguments: list[str], reason: str
 ) -> None:
     """A wrong argument is reported in one line that names the flag or the file."""
-    done = subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        cwd=files,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        check=False,
-    )
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    status, lines = run_process(["-m", "actors.evaluator", *arguments], files)
+    assert (2, 1) == (status, len(lines))
+    assert reason in lines[0]
 
 
 @pytest.mark.parametrize("scene", SCENES_OF_KILLS)

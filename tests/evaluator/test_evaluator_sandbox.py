@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from evaluator_samples import LIMITS, TASK, candidate, command
+from evaluator_samples import LIMITS, TASK, candidate, command, wrong_candidate
 
 from actors.evaluator.judge import Judge
 from actors.evaluator.sandbox import cgroup, landlock, paths, probe, sandbox, seccomp
@@ -31,9 +30,9 @@ def refused(act):
 
 
 def probed(*attempts: str) -> str:
-    """Return a candidate that raises at import unless all `attempts`, expressions, are true."""
+    """Return a wrong candidate that raises at import unless all `attempts` are true."""
     code = "".join(f"if not ({attempt}): permitted.append({attempt!r})\n" for attempt in attempts)
-    return candidate(before=f"{REFUSED}\npermitted = []\n{code}assert not permitted, permitted")
+    return wrong_candidate(f"{REFUSED}\npermitted = []\n{code}assert not permitted, permitted")
 
 
 DANGEROUS = (
@@ -51,10 +50,9 @@ DANGEROUS = (
 
 def test_dangerous_calls_are_refused(judge: Judge, judged: Judged) -> None:
     """From level 2 on, calls that no kernel needs fail with EPERM, and the candidate runs on."""
-    assert judged(candidate()).is_correct
     if judge.level >= 2 and platform.machine() == "x86_64":
         verdict = judged(probed(*DANGEROUS))
-        assert verdict.is_correct, verdict.reason
+        assert verdict.verdict is Outcome.WRONG, verdict.reason
 
 
 def test_a_permitted_call_is_named(judged: Judged) -> None:
@@ -77,8 +75,8 @@ with tempfile.TemporaryDirectory() as folder:
 shared = torch.zeros(4).share_memory_()
 os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
 """
-    verdict = judged(candidate(before=use))
-    assert verdict.is_correct, verdict
+    verdict = judged(wrong_candidate(use))
+    assert verdict.verdict is Outcome.WRONG, verdict
 
 
 def test_many_processes_together_have_one_memory_limit(judge: Judge) -> None:
@@ -93,9 +91,9 @@ def test_many_processes_together_have_one_memory_limit(judge: Judge) -> None:
     assert isinstance(verdict, Verdict)
     if judge.level == 3:
         assert verdict.verdict in (Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT), verdict
-    again = judge.judge(task, candidate())
+    again = judge.judge(task, wrong_candidate())
     assert isinstance(again, Verdict)
-    assert again.is_correct
+    assert again.verdict is Outcome.WRONG
 
 
 def test_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +116,12 @@ def test_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         )
         judge = Judge("cpu", LIMITS, run / "scratch" / "e", hide=(run,))
         try:
-            verdict = judge.judge(Task(name="small", source=TASK), candidate(before=search))
+            verdict = judge.judge(Task(name="small", source=TASK), wrong_candidate(search))
         finally:
             judge.close()
     assert isinstance(verdict, Verdict)
     if verdict.sandbox_level >= 2:
-        assert verdict.is_correct, verdict
+        assert verdict.verdict is Outcome.WRONG, verdict
     assert not (run / "scratch" / "e").exists()
 
 
@@ -144,26 +142,17 @@ def test_a_level_has_all_of_its_parts(tmp_path: Path) -> None:
 
 
 def test_a_sandbox_below_the_minimum_is_one_line_and_status_2(tmp_path: Path) -> None:
-    """--min-sandbox N works up to the machine's level; the verdict has that level."""
-    (tmp_path / "t.py").write_text(TASK)
-    (tmp_path / "c.py").write_text(candidate())
-    arguments = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
+    """--min-sandbox N alone says whether the machine has that level."""
     ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
     cgroup.remove_own_groups(ready.groups)
     for level in (ready.level, ready.level + 1):
-        check = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
-        assert (0 if level <= ready.level else 2) == check.returncode
-        done = subprocess.run(
-            command(*arguments, "--json", "--time-s", "0.05", "--min-sandbox", level),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        line = command("--min-sandbox", level, "--device", "cpu")
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.stdout == ""
         if level <= ready.level:
-            assert json.loads(done.stdout)["sandbox_level"] == level
+            assert (0, "") == (done.returncode, done.stderr)
         else:
             assert done.returncode == 2
-            assert done.stdout == ""
             assert f"level {level}" in done.stderr
             assert len(done.stderr.splitlines()) == 1
 

@@ -57,7 +57,7 @@ def test_the_interval_contains_the_median(values: list[float]) -> None:
     assert found[0] <= found[1]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6), st.sampled_from([3, 5, 6, 9, 20, 50]))
 def test_the_interval_contains_the_true_ratio_in_95_of_100_cases(seed: int, count: int) -> None:
     """In 95 of 100 repetitions, less what chance allows, the true ratio is in the interval."""
@@ -384,7 +384,7 @@ def test_a_candidate_far_behind_the_best_takes_few_groups() -> None:
     assert not timing_statistics.is_enough(wide, 0.5, 6.0, best_speedup=2.0)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(st.integers(0, 10**6), st.sampled_from([0.002, 0.01, 0.04]), st.sampled_from([0.0, 1.0]))
 def test_ending_early_makes_no_interval_too_narrow(seed: int, noise: float, best: float) -> None:
     """Nine in ten intervals of timings that ended by their own width hold the true ratio."""

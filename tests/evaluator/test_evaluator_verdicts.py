@@ -221,6 +221,7 @@ def get_init_inputs(): return []
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        (("class Model(", "class Other("), "defines no Model"),
         (("def get_inputs", "def other"), "get_inputs"),
         (("torch.randn(32, 64), torch", "torch.randn(31, 64), torch"), "line"),
         (("return [2.0]", "return 2.0"), "expected a list"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from evaluator_samples import ContextRecorder, candidate, descendants, settles
+from evaluator_samples import ContextRecorder, candidate, descendants, settles, wrong_candidate
 
 from actors.evaluator.device_queue import DeviceWait
 from actors.evaluator.evaluation import Evaluation
@@ -22,7 +22,6 @@ from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
     JudgeUnavailableError,
     ReferenceFailedError,
-    ZygoteClient,
 )
 from actors.evaluator.worker import EvaluatorWorker
 from actors.work_context import StandaloneContext
@@ -78,13 +77,17 @@ def test_the_log_tells_a_candidates_way(judge: Judge, task: Task) -> None:
     context = LeaseRecorder()
     worker.work(evaluate(task, f"{BUILT_WITHOUT_HEADERS}{candidate()}"), context)
     steps = dict(context.steps)
-    # A doubt about the timing leads to a second evaluation.
     assert ["built", "checked", "timed", "verdict"] == list(steps)
     assert "compiled by c++" in str(steps["built"]["how"])
     assert {"rounds", "seconds"} == set(steps["checked"])
     timed = {"groups", "calls", "reference_calls", "ended_by", "other_programs", "seconds"}
     assert timed == set(steps["timed"])
     assert ("correct", None) == (steps["verdict"]["verdict"], steps["verdict"]["reason"])
+    reports = [report.split()[0] for report in context.reports]
+    started = [word for word in reports if word != "waiting"]  # for a task that is not warm
+    # It is charged for a lost evaluator only from its first own step on.
+    assert started[:4] == ["building", "running", "checking", "timing"]
+    assert reports.count("running") == 1  # also where a doubt led to a second evaluation
 
 
 def test_the_log_gives_the_reason_of_a_failure_and_is_no_flood(judge: Judge, task: Task) -> None:
@@ -97,6 +100,7 @@ def test_the_log_gives_the_reason_of_a_failure_and_is_no_flood(judge: Judge, tas
     assert "compile_failed" == steps["verdict"]["verdict"]
     assert len(str(steps)) < 1500
     assert len(context.steps) + len(context.reports) <= 12
+    assert context.reports == ["building small/1"]  # and never "running"
 
 
 def test_a_wait_for_the_device_is_logged_with_its_reason() -> None:
@@ -123,74 +127,59 @@ def test_a_bad_task_is_reported_to_the_coordinator(judge: Judge, task: Task) -> 
     assert "no task" in measured.problem
 
 
-def test_running_is_reported_after_the_build_and_before_the_check(judge: Judge, task: Task) -> None:
-    """A candidate is charged for a lost evaluator only from its first own step on."""
-    worker, context = EvaluatorWorker(judge), LeaseRecorder()
-    worker.work(evaluate(task, f"{BUILT_WITHOUT_HEADERS}{candidate()}"), context)
-    reports = [report.split()[0] for report in context.reports]
-    started = [word for word in reports if word != "waiting"]  # for a task that is not warm
-    assert started[:4] == ["building", "running", "checking", "timing"]
-    assert reports.count("running") == 1  # also where a doubt led to a second evaluation
-    context = LeaseRecorder()
-    worker.work(evaluate(task, f"{BUILT_WITHOUT_HEADERS}raise ValueError"), context)
-    assert context.reports == ["building small/1"]
-
-
 def test_a_revoked_lease_is_dropped_soon(judge: Judge, task: Task) -> None:
     """When the result is not wanted any more, the candidate is killed, the work handed back."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), LeaseRecorder())
+    worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     before = descendants(os.getpid())
     began = time.monotonic()
     returned = worker.work(
-        evaluate(task, candidate(forward="while True: pass")), LeaseRecorder(0.3)
+        evaluate(task, candidate(forward="import time; time.sleep(1000)")), LeaseRecorder(0.3)
     )
     assert isinstance(returned, HandedBack)
     assert time.monotonic() - began < 2.5  # the limit that would have ended it
     assert settles(os.getpid(), before)
-    again = worker.work(evaluate(task, candidate()), LeaseRecorder())
+    again = worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     assert isinstance(again, Evaluated)
-    assert again.verdict.is_correct
+    assert again.verdict.verdict is Outcome.WRONG
 
 
 def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
     """A failure of the machine is not a candidate's: the judge starts another zygote."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), LeaseRecorder())
+    worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     old = judge.zygote_pid
     assert old is not None
     os.kill(old, 9)
-    evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
+    evaluated = worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
-    assert evaluated.verdict.is_correct
+    assert evaluated.verdict.verdict is Outcome.WRONG
     assert judge.zygote_pid != old
 
 
 def test_killed_trusted_children_are_replaced(judge: Judge, task: Task) -> None:
     """If referee and reference runner are killed, the next candidate is still judged."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), LeaseRecorder())
+    worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     assert judge.zygote_pid is not None
     for pid in descendants(judge.zygote_pid):
         os.kill(pid, 9)
-    evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
+    evaluated = worker.work(evaluate(task, wrong_candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
-    assert evaluated.verdict.is_correct
+    assert evaluated.verdict.verdict is Outcome.WRONG
 
 
-def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
+def test_without_namespaces_a_tree_still_dies_whole(judge: Judge, task: Task) -> None:
     """Without namespaces a daemon that left its session is killed, too."""
-    zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
-    zygote.start()
-    folder = tmp_path / "scratch" / "child"
-    folder.mkdir()
+    judge.judge(task, wrong_candidate())  # starts the zygote
+    folder = judge.scratch.fresh("child")
     before = descendants(os.getpid())
     confinement = Confinement(
         folder=str(folder),
         isolated=False,
         environment=sandbox.environment(dict(os.environ), str(folder)),
     )
-    child = zygote.spawn("runner", confinement, FromRunner, trusted=False)
+    child = judge.session.zygote.spawn("runner", confinement, FromRunner, trusted=False)
     escape = (
         "import os, time\nif os.fork() == 0:\n  os.setsid()\n"
         "  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\ndef ModelNew(): pass\n"
@@ -199,8 +188,7 @@ def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
     assert len(descendants(os.getpid()) - before) >= 4
     child.kill()
     assert settles(os.getpid(), before)
-    zygote.stop()
-    assert not (tmp_path / "scratch").exists()
+    judge.scratch.remove(folder)
 
 
 def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:

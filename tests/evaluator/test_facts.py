@@ -178,7 +178,7 @@ def test_a_launched_kernel_finds_its_own_function(
     assert local_bytes == kernel_resources.local_bytes_of(kernel, registers, resources)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=200))
 def test_cuobjdumps_output_may_be_anything(garbage: str) -> None:
     """The library that it reads is the candidate's own."""
@@ -207,7 +207,7 @@ def test_a_trace_of_a_card_is_read() -> None:
     assert (second.name, second.us, second.grid) == ("Memset (Device)", 2.0, None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=100))
 def test_a_trace_may_be_anything(garbage: str) -> None:
     """A trace that can't be read leaves the kernels unknown."""
@@ -215,7 +215,7 @@ def test_a_trace_may_be_anything(garbage: str) -> None:
     assert profiler.trace_events('{"traceEvents": 3}') == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.recursive(st.none() | st.integers() | st.text() | st.floats(), st.lists))
 def test_a_trace_may_lack_any_figure(value: object) -> None:
     """An older profiler writes other fields, and then these figures are unknown."""

@@ -60,6 +60,7 @@ def inspected(
     rules: JudgeRules = RULES,
     inspector: FakeInspector | None = None,
     on_host: bool = False,
+    is_device_wanted: bool = False,
 ) -> Verdict:
     """Return what the stage makes of a verdict."""
     layouts = SimpleNamespace(inputs=[], state=[], outputs=[])
@@ -73,6 +74,7 @@ def inspected(
         lambda _name, _source: pytest.fail("nothing is built"),
         ContextRecorder(),
         DeviceRates(),
+        lambda: is_device_wanted,
     )
     return stage.run(verdict, rules)
 
@@ -106,6 +108,14 @@ def test_a_profile_is_told_in_sentences_and_as_a_table() -> None:
     assert found.facts == VerdictFacts(launches=3, profile_sentences=("Bound by memory.",))
     assert {METRIC_TABLE: "(7.0 s)\nk: 1 µs"} == found.profile
     assert found.speedup == CORRECT.speedup
+
+
+def test_a_contender_is_profiled_while_no_other_candidate_waits() -> None:
+    """A profile takes the card for 7 to 9 s: verdicts go first, unless the search asks for it."""
+    assert inspected(CORRECT, "contender", is_device_wanted=True) == CORRECT
+    assert inspected(CORRECT, "yes", is_device_wanted=True) != CORRECT
+    crashed = inspected(CRASHED, "contender", is_device_wanted=True)
+    assert crashed.facts is not None
 
 
 def test_a_crash_gets_its_place() -> None:

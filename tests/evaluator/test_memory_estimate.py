@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
 import pytest
 import torch
-from evaluator_samples import candidate
+from evaluator_samples import wrong_candidate
 
 from actors.evaluator.children import memory_estimate
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.ipc.card_memory import TaskBytes
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.sandbox.child_client import ChildFailure
-from protocol.values import Task
+from protocol.values import Outcome, Task
 
 TIB = 1 << 40
 
@@ -47,6 +48,14 @@ def test_large_outputs_of_small_inputs_count() -> None:
     task.__dict__["get_inputs"] = lambda: [torch.rand(1 << 18)]
     task.__dict__["Model"].forward = lambda _self, x: torch.outer(x, x)
     assert memory_estimate.task_bytes(task).outputs == 4 << 36
+
+
+def test_an_estimate_imports_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch imports it at such calls only to tell it nothing: each task would wait for seconds."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    large = memory_estimate.task_bytes(module(TIB // 1024, forward="torch.relu(x)"))
+    assert large.outputs == TIB
+    assert "torch._dynamo" not in sys.modules
 
 
 def test_a_task_without_an_estimate_is_tried() -> None:
@@ -83,9 +92,9 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
 
     assert isinstance(found, TaskProblem)
     assert "too large for this machine" in found.reason
-    verdict = judge.judge(task, candidate())
+    verdict = judge.judge(task, wrong_candidate())
     assert not isinstance(verdict, TaskProblem)
-    assert verdict.is_correct
+    assert verdict.verdict is Outcome.WRONG
     assert before in (None, judge.zygote_pid)
 
 

@@ -86,7 +86,7 @@ def test_a_transposed_output_is_named(shape: tuple[int, ...]) -> None:
     start=st.integers(1, COLUMNS - 1),
     period=st.sampled_from([2, 4, 8, 16, 32]),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_any_row_tail_and_period_is_found(row: int, start: int, period: int) -> None:
     """A wrong row, a wrong tail of rows and every n-th column are found wherever they are."""
     assert f"index {row}" in planted(lambda x: x[row].add_(1))
@@ -97,7 +97,7 @@ def test_any_row_tail_and_period_is_found(row: int, start: int, period: int) -> 
 
 
 @given(seed=st.integers(0, 10_000), wrong=st.integers(1, 400))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_wrong_elements_at_random_places_have_no_pattern(seed: int, wrong: int) -> None:
     """An accident is not called a pattern, so that no model repairs what is not broken."""
     places = torch.randperm(ROWS * COLUMNS, generator=torch.Generator().manual_seed(seed))[:wrong]

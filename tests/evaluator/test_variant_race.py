@@ -183,8 +183,10 @@ def full_verdict(outcome: Outcome, stage: Stage) -> Verdict:
         ({}, 3, [3]),
         ({3: (Outcome.WRONG, "check")}, 2, [3, 2]),
         ({3: (Outcome.WRONG, "check"), 2: (Outcome.CRASHED, "check")}, 1, [3, 2, 1]),
-        # What is found while it is timed is no matter of its values: no further try for a cheat.
-        ({3: (Outcome.WRONG, "time")}, None, [3]),
+        # Timed calls are checked on many more draws: one element in millions may be wrong there.
+        ({3: (Outcome.WRONG, "time")}, 2, [3, 2]),
+        # A fault while it is timed is no matter of its values.
+        ({3: (Outcome.CRASHED, "time")}, None, [3]),
         (dict.fromkeys(range(1, 6), (Outcome.WRONG, "check")), None, [3, 2, 1]),
     ],
 )

@@ -172,7 +172,5 @@ class JobControllerMachine(RuleBasedStateMachine):
             assert {} == self.controller.jobs
 
 
-JobControllerMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
-)
+JobControllerMachine.TestCase.settings = settings(stateful_step_count=40)
 test_job_controller_machine = JobControllerMachine.TestCase

@@ -114,7 +114,7 @@ def test_messages_of_the_coordinator_arrive_unchanged(message: messages.ToWorker
 
 
 @given(st.lists(st.binary(max_size=200), max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_random_frames_are_refused(frames: list[bytes]) -> None:
     """Random frames of any number and size raise FrameError and no other error."""
     with pytest.raises(FrameError):

@@ -18,6 +18,7 @@ from actors.cli import UsageError
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
+from scripts.comparison.comparison_runs import check_runs
 from scripts.comparison.comparison_text import comparison_text
 from scripts.tables.markdown_table import DASH
 from scripts.tables.result_rows import ProblemState
@@ -45,6 +46,22 @@ def test_two_seeds_have_students_interval() -> None:
     assert found is not None
     assert found.value == pytest.approx(math.e)
     assert found.interval == pytest.approx((math.exp(1 - 12.706), math.exp(1 + 12.706)))
+
+
+def test_an_interval_that_says_nothing_is_told_as_that() -> None:
+    """Two seeds that differ reach from nothing to thousands: such ends are no figures."""
+    seeds = {0: rows_of(solved(1, 2.0)), 1: rows_of(solved(1, 6.0))}
+    assert "wider than 100-fold" in comparison_text({"a": seeds})
+
+
+def test_the_repeating_command_shows_nothing_of_the_machine() -> None:
+    """Paths, addresses, phases and processes stay out; what changes results stays in."""
+    line = "--task /home/x/a.py --vary knowledge=none,all --seeds 3-4 --budget 2 --phase table"
+    line += " --base-url http://10.0.0.7 --model script:/home/x/s.jsonl --at-once 9"
+    command = parse_arguments(line.split()).repeating_command
+    assert command.split("compare.py ")[1] == (
+        "--task a.py --vary knowledge=none,all --seeds 3,4 --budget 2 --model script:s.jsonl"
+    )
 
 
 @given(ratios)
@@ -79,7 +96,9 @@ def test_the_table_says_what_is_missing() -> None:
     """A variation that has not begun has no row; open tasks are named before the figures."""
     open_row = replace(unsolved(2), state=ProblemState.UNFINISHED)
     text = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}, "b": {}})
-    assert "a is not finished: 1 of 2 tasks are open; they count as they are now.**" in text
+    assert "Not finished: a has " in text
+    assert "gains are not of equal budgets" in text
+    assert "**Not begun: b.**" in text
     assert "| b " not in text
     assert "nothing has begun" == comparison_text({"a": {}})
 
@@ -96,7 +115,7 @@ def test_all_variations_count_the_same_tasks() -> None:
     assert "2.00×" in lines["a"]
     assert "3.00×" in lines["b"]
     assert "1 : 0" in lines["b"]
-    assert "less 1 that are not judged in every variation" in text
+    assert "b has 10 of 20 attempts, 1 of 2 tasks left out" in text
     assert lines[waiting.task].count(DASH) == 2
     none = comparison_text({"a": {0: rows_of(waiting)}})
     assert not [word for word in ("1.00", "0.0 %") if word in none]
@@ -119,6 +138,7 @@ def test_a_task_without_a_correct_candidate_says_so() -> None:
         ("--task a.py --seed 1", "--seeds instead"),
         ("--task a.py --seeds 1,1", "twice"),
         ("--task a.py --seeds 3-1", "numbers like"),
+        ("--task a.py --seeds 0-300", "too many"),
         ("--task a.py --vary nothing=1", "expected a setting"),
         ("--task a.py --vary seed=1,2", "--seeds"),
         ("--task a.py --vary strategy=stark,stark", "named twice"),
@@ -131,6 +151,17 @@ def test_a_mistake_is_found_before_anything_runs(line: str, reason: str) -> None
     """One line names the flag."""
     with pytest.raises(UsageError, match=reason):
         parse_arguments(line.split())
+
+
+def test_what_a_model_reads_is_varied_for_a_model_that_reads(tmp_path: Path) -> None:
+    """The rule book reads no requests: the arms would be the same, hours later."""
+    (tmp_path / "a.py").write_text(PROBLEM.replace("{factor}", "2"))
+    line = f"--task {tmp_path / 'a.py'} --vary knowledge=none,all --results {tmp_path / 'r'}"
+    line += " --device cpu --model recipes"
+    with pytest.raises(UsageError, match="recipes reads no requests"):
+        check_runs(parse_arguments(line.split()))
+    with pytest.raises(UsageError, match="--knowledge none needs --prompts compact"):
+        check_runs(parse_arguments(f"{line} --prompts paper".split()))
 
 
 def test_all_combinations_are_run_whole_seeds_first() -> None:
@@ -227,5 +258,7 @@ def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "a" / "results").rename(tmp_path / "b" / "results")
     third = phase("evaluators", "b")
     assert third.returncode == 0, third.stderr
-    assert "is not finished" not in third.stdout
+    assert "Not finished" not in third.stdout
     assert "go on with" not in third.stderr
+    table = phase("table", "b")
+    assert third.stdout.endswith(table.stdout)

@@ -90,6 +90,7 @@ def test_a_changed_problem_is_another_problem(folder: Path) -> None:
     assert "level1_1_Relu_ in results/level1-1+3/stark is not the file" in changed.stderr
 
 
+@pytest.mark.long  # one that is not measurable among others has its line above
 def test_without_a_measurable_problem_there_is_still_a_table(folder: Path) -> None:
     """All problems are refused: the folder stays, and each has its line."""
     result = run(folder, arguments=ARGUMENTS.replace("1,3", "3"))

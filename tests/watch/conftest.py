@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture
-def open_page(browser: Any) -> Iterator[OpenPage]:
-    """Return a function that opens a page; at the end none of them has complained."""
+@contextmanager
+def opened_pages(browser: Any) -> Iterator[OpenPage]:
+    """Yield a function that opens a page; at the end none of them has complained."""
     opened: list[SeenPage] = []
 
     def open_at(
@@ -58,6 +59,20 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     for seen in opened:
         seen.page.context.close()
     assert [] == complaints
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """Return a function that opens a page."""
+    with opened_pages(browser) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def open_shared_page(browser: Any) -> Iterator[OpenPage]:
+    """Return a function that opens a page for several tests: to load one takes a second."""
+    with opened_pages(browser) as open_page:
+        yield open_page
 
 
 @pytest.fixture

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from page_sample import TASK, PageSample
-from page_server import Serve
-from seen_page import OpenPage
+from page_server import PageServer, Serve
+from seen_page import OpenPage, SeenPage
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[PageServer]:
+    """A server of a small run that takes directives."""
+    server = PageServer(PageSample(8), steer=True)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def server(shared_server: PageServer) -> PageServer:
+    """The same server; nothing was submitted to it."""
+    shared_server.submitted.clear()
+    return shared_server
+
+
+@pytest.fixture(scope="module")
+def shared_page(shared_server: PageServer, open_shared_page: OpenPage) -> SeenPage:
+    return open_shared_page(shared_server.link)
+
+
+@pytest.fixture
+def seen(shared_page: SeenPage) -> SeenPage:
+    """One page, on another view than the forms."""
+    shared_page.go("#/tree")
+    shared_page.wait(".virtual-row")
+    return shared_page
 
 
 def test_reading_page_has_no_forms(serve: Serve, open_page: OpenPage) -> None:
@@ -20,10 +51,9 @@ def test_reading_page_has_no_forms(serve: Serve, open_page: OpenPage) -> None:
     assert 0 == seen.page.locator(".actions").count()
 
 
-def test_pin_is_submitted_once(serve: Serve, open_page: OpenPage) -> None:
+def test_pin_is_submitted_once(server: PageServer, seen: SeenPage) -> None:
     """A verb without danger takes two clicks and arrives with its node and a key."""
-    server = serve(PageSample(8), steer=True)
-    seen = open_page(f"{server.link}&/node/{TASK}/3")
+    seen.go(f"#/node/{TASK}/3")
     seen.page.get_by_role("button", name="Pin").click()
     seen.page.locator(".directive-form").get_by_role("button", name="Pin").click()
     seen.wait_for_text(".said", "Pin: wanted")
@@ -37,10 +67,9 @@ def test_pin_is_submitted_once(serve: Serve, open_page: OpenPage) -> None:
     assert 16 == len(directive["key"])
 
 
-def test_destructive_verb_is_confirmed(serve: Serve, open_page: OpenPage) -> None:
+def test_destructive_verb_is_confirmed(server: PageServer, seen: SeenPage) -> None:
     """Finish is sent after a dialog only; to cancel it, also by Escape, sends nothing."""
-    server = serve(PageSample(8), steer=True)
-    seen = open_page(f"{server.link}&/directives")
+    seen.go("#/directives")
     finish = seen.page.locator(".directive-form").get_by_role("button", name="Finish")
     seen.page.get_by_role("button", name="Finish").click()
     finish.click()
@@ -57,10 +86,9 @@ def test_destructive_verb_is_confirmed(serve: Serve, open_page: OpenPage) -> Non
     assert ("", None) == (server.submitted[0]["task"], server.submitted[0]["node"])
 
 
-def test_arguments_of_a_verb(serve: Serve, open_page: OpenPage) -> None:
+def test_arguments_of_a_verb(server: PageServer, seen: SeenPage) -> None:
     """Numbers are sent as numbers, and a required argument that is missing is asked for."""
-    server = serve(PageSample(8), steer=True)
-    seen = open_page(f"{server.link}&/directives")
+    seen.go("#/directives")
     seen.page.get_by_role("button", name="Cap").click()
     send = seen.page.locator(".directive-form").get_by_role("button", name="Cap")
     send.click()

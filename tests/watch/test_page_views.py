@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from page_sample import TASK, PageSample
-from page_server import Serve
-from seen_page import OpenPage
+from page_server import PageServer, Serve
+from seen_page import OpenPage, SeenPage
 
 HERE = Path(__file__).parent
 VIEWS = ("tree", "best", "fleet", "compare", "directives")
@@ -23,16 +24,36 @@ def sample() -> PageSample:
     return run
 
 
+@pytest.fixture(scope="module")
+def server(sample: PageSample) -> Iterator[PageServer]:
+    """A server that shows the run, and takes directives."""
+    server = PageServer(sample, steer=True)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_page(server: PageServer, open_shared_page: OpenPage) -> SeenPage:
+    return open_shared_page(server.link)
+
+
+@pytest.fixture
+def seen(shared_page: SeenPage) -> SeenPage:
+    """The page of all tests that load nothing: on the view of the tree, at a desk."""
+    shared_page.page.set_viewport_size({"width": 1280, "height": 800})
+    shared_page.go("#/tree")
+    shared_page.wait(".drawing canvas")
+    shared_page.page.get_by_label("Search the attempts").fill("")
+    shared_page.wait(".virtual-row")
+    return shared_page
+
+
 def failed(sample: PageSample) -> dict[str, Any]:
     return next(node for node in sample.nodes.values() if node["verdict"] != "correct")
 
 
-def test_headline_answers_the_first_questions(
-    sample: PageSample, serve: Serve, open_page: OpenPage
-) -> None:
+def test_headline_answers_the_first_questions(sample: PageSample, seen: SeenPage) -> None:
     """The page alone says which idea is best, what the run cost, and what runs now."""
-    seen = open_page(serve(sample).link)
-    seen.wait(".virtual-row")
     text = seen.text(".headline")
     best = sample.nodes[sample.task["best"]]
     assert f"attempt {best['number']}: {best['speedup']:.2f}×" in text
@@ -42,11 +63,8 @@ def test_headline_answers_the_first_questions(
     assert "write on coder-0" in text
 
 
-def test_token_leaves_the_address(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_token_leaves_the_address(server: PageServer, seen: SeenPage) -> None:
     """The token is exchanged for a cookie: it is in no path, and not left in the address."""
-    server = serve(sample)
-    seen = open_page(server.link)
-    seen.wait(".virtual-row")
     assert "token" not in seen.page.url
     assert [] == [path for path in server.paths if "token" in path]
 
@@ -60,11 +78,9 @@ def test_page_without_a_token_says_what_to_do(
     seen.errors.clear()  # the browser itself reports a status of 401
 
 
-def test_reason_of_a_failed_attempt(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_reason_of_a_failed_attempt(sample: PageSample, seen: SeenPage) -> None:
     """The rows and the node say why an attempt failed."""
     node = failed(sample)
-    seen = open_page(serve(sample).link)
-    seen.wait(".virtual-row")
     seen.page.get_by_label("Search the attempts").fill(str(node["number"]))
     seen.wait_for_text(".virtual-row", node["reason"][:20])
     seen.go(f"#/node/{TASK}/{node['number']}")
@@ -79,10 +95,9 @@ def test_deep_link_opens_a_tab(sample: PageSample, serve: Serve, open_page: Open
     assert "#/node" in seen.page.url
 
 
-def test_every_tab_of_a_node(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_every_tab_of_a_node(sample: PageSample, seen: SeenPage) -> None:
     """Each tab shows its part of the node."""
     best = sample.task["best"]
-    seen = open_page(serve(sample).link)
     expected = {
         "verdict": "3 fresh inputs", "source": "load_inline", "diff": "added", "plan": "anchors",
         "calls": "planner", "profile": "floor", "cost": "evaluator-0",
@@ -94,13 +109,10 @@ def test_every_tab_of_a_node(sample: PageSample, serve: Serve, open_page: OpenPa
     seen.wait_for_text(".tab-panel", "nvcc -O3")
 
 
-@pytest.mark.parametrize("width", [320, 768, 1280])
-def test_no_view_scrolls_sideways(
-    width: int, sample: PageSample, serve: Serve, open_page: OpenPage
-) -> None:
+@pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.long), 1280])
+def test_no_view_scrolls_sideways(width: int, sample: PageSample, seen: SeenPage) -> None:
     """On a phone, a tablet and a desk no view is wider than its window."""
-    seen = open_page(serve(sample, steer=True).link, width=width, height=800)
-    seen.wait(".virtual-row")
+    seen.page.set_viewport_size({"width": width, "height": 800})
     for view in VIEWS:
         seen.go(f"#/{view}")
         seen.page.wait_for_timeout(50)
@@ -111,10 +123,8 @@ def test_no_view_scrolls_sideways(
         assert 0 >= seen.overflow(), tab
 
 
-def test_keyboard_alone(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_keyboard_alone(seen: SeenPage) -> None:
     """The rows, a node, its tabs and the way back need no pointer, and the focus is always seen."""
-    seen = open_page(serve(sample).link)
-    seen.wait(".virtual-row")
     keyboard = seen.page.keyboard
     seen.page.locator(".virtual-rows").focus()
     for _ in range(3):
@@ -134,9 +144,11 @@ def test_keyboard_alone(sample: PageSample, serve: Serve, open_page: OpenPage) -
     seen.wait(".virtual-row")
 
 
-def test_keyboard_in_the_drawing(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_keyboard_in_the_drawing(
+    sample: PageSample, server: PageServer, open_page: OpenPage
+) -> None:
     """Arrow keys walk the drawn tree; what is selected there is said in words."""
-    seen = open_page(serve(sample).link)
+    seen = open_page(server.link)
     seen.wait(".virtual-row")
     seen.page.locator(".drawing canvas").focus()
     seen.page.keyboard.press("ArrowRight")
@@ -148,13 +160,13 @@ def test_keyboard_in_the_drawing(sample: PageSample, serve: Serve, open_page: Op
     seen.wait_for_text(".node-header h2", f"Attempt {child}:")
 
 
-def test_filters(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_filters(sample: PageSample, seen: SeenPage) -> None:
     """A filter leaves exactly the attempts that match."""
-    seen = open_page(serve(sample).link)
-    seen.wait(".virtual-row")
-    seen.page.get_by_label("Verdict", exact=True).select_option("failed")
+    verdict = seen.page.get_by_label("Verdict", exact=True)
+    verdict.select_option("failed")
     expected = sum(node["verdict"] != "correct" for node in sample.nodes.values())
     seen.wait_for_text(".count", f"{expected} of 25")
+    verdict.select_option("")
     seen.page.get_by_label("Search the attempts").fill("no such words anywhere")
     seen.wait_for_text(".rows .empty", "No attempt matches")
 
@@ -229,8 +241,7 @@ def test_several_runs_over_one_another(
     seen.wait_for_text(".headline", "12 of 30 attempts are done")
 
 
-def test_diff_of_two_nodes_is_a_diff(sample: PageSample, serve: Serve, open_page: OpenPage) -> None:
+def test_diff_of_two_nodes_is_a_diff(seen: SeenPage) -> None:
     """Equal and removed lines are the old text, equal and added ones the new; it is minimal."""
-    seen = open_page(serve(sample).link)
     wrong = seen.page.evaluate((HERE / "diff_check.js").read_text(encoding="utf-8"))
     assert [] == wrong

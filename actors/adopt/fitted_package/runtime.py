@@ -26,7 +26,9 @@ import torch
 
 from .call_layouts import as_tuples, matches, misfit, nest
 
-_OWN = frozenset(vars(torch.nn.Module())) | {"forward", "__reduce_ex__"}
+KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel")  # what a fitted module has
+_OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
+_TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -57,7 +59,7 @@ def unfit(model):
     for path, module in model.named_modules():
         fitted = vars(module).get("forward")
         if isinstance(fitted, FittedForward):
-            for key in ("forward", "__reduce_ex__"):
+            for key in KEYS:
                 del module.__dict__[key]
             module.__dict__.update(fitted.replaced)
             freed.append(path)
@@ -79,10 +81,7 @@ class FittedForward:
 
     def __init__(self, site, winner):
         self.site = site
-        self.replaced = {
-            key: vars(site)[key] for key in ("forward", "__reduce_ex__") if key in vars(site)
-        }
-        self.original = vars(site).get("forward") or type(site).forward.__get__(site)
+        self.replaced = {key: vars(site)[key] for key in KEYS if key in vars(site)}
         self.__signature__ = inspect.signature(self.original)
         self.winner = winner["name"]
         self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
@@ -95,10 +94,16 @@ class FittedForward:
         self.guard = None  # of a winner that a run wrote
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.parts = _parts(site)
+        self.forwards = [(kind, kind.forward) for kind in {type(part) for part in site.modules()}]
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
         self.number = next(_numbers)
         _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
+
+    @property
+    def original(self):
+        """The module's own forward; that of its class may be replaced at any time."""
+        return self.replaced.get("forward") or type(self.site).forward.__get__(self.site)
 
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
@@ -138,9 +143,25 @@ class FittedForward:
         if _is_exporting():
             return self.original(*args, **kwargs)
         reason, tensors = self.fitting((args, kwargs))
-        if reason or self.constant_misfit():
+        if reason or self.constant_misfit() or not self.is_as_traced():
             return self.original(*args, **kwargs)
         return self.nested(self.twin(*[tensors[number] for number in self.inputs]))
+
+    def is_as_traced(self):
+        """Whether parameters and plain attributes are as when it was fitted.
+
+        A compiler notes what is read here, and traces again when it changes.
+        """
+        for store, key, own, attribute in self.ties:
+            if store.get(key) is not own[attribute]:
+                return False
+        for part, training, _, names, _, expected in self.parts:
+            if part.training is not training:
+                return False
+            for name, value in zip(names, expected[2:]):
+                if isinstance(value, _TRACED) and getattr(part, name) != value:
+                    return False
+        return True
 
     def nested(self, result):
         """Return the kernel's tensors in the nesting of the module's own result."""
@@ -148,7 +169,7 @@ class FittedForward:
         return nest(self.output, iter([None if n < 0 else tensors[n] for n in self.outputs]))
 
     def bind(self):
-        """Construct the winner around the module's own tensors."""
+        """Construct the winner around the module's own tensors; return why not, or ""."""
         with torch.random.fork_rng(_cards(self.site)):
             twin = self.module.ModelNew()
         ties = []
@@ -156,6 +177,8 @@ class FittedForward:
             owner, _, key = path.rpartition(".")
             part = self.site.get_submodule(owner)
             kind = "_parameters" if key in part._parameters else "_buffers"
+            if key not in getattr(part, kind):
+                return f"the parameter {path} was removed"
             ties.append((getattr(part, kind), key, getattr(twin, kind), attribute))
         device = next((store[key].device for store, key, _, _ in ties), None)
         for name, buffer in twin._buffers.items():
@@ -164,17 +187,20 @@ class FittedForward:
         twin.train(self.site.training)
         self.twin, self.ties = twin, tuple(ties)
         self.guard = getattr(twin, "_kernel_guard", None)
-        self.tie()
+        return self.tie()
 
     def tie(self):
-        """Give the winner the module's tensors, also after they were replaced."""
+        """Give the winner the module's tensors, also after they were replaced; return why not."""
         changed = False
         for store, key, own, attribute in self.ties:
+            if key not in store:
+                return f"the parameter {key} was removed"
             if own[attribute] is not store[key]:
                 own[attribute] = store[key]
                 changed = True
         if changed and self.guard is not None:
             self.guard.unbind()
+        return ""
 
     def counts(self):
         """Return the calls of the kernel and of the original, with the reasons."""
@@ -190,11 +216,17 @@ class FittedForward:
         """Return what copies and pickles of the module are made of: the module as it was."""
         made = type(self.site).__reduce_ex__(self.site, protocol)
         if len(made) > 2 and isinstance(made[2], dict):
-            state = {
-                key: made[2][key] for key in made[2] if key not in ("forward", "__reduce_ex__")
-            }
+            state = {key: made[2][key] for key in made[2] if key not in KEYS}
             made = (*made[:2], {**state, **self.replaced}, *made[3:])
         return made
+
+    def replicated(self):
+        """Return a replica of the module for another card, with the module's own forward."""
+        replica = type(self.site)._replicate_for_data_parallel(self.site)
+        for key in KEYS:
+            del replica.__dict__[key]
+        replica.__dict__.update(self.replaced)
+        return replica
 
 
 def _place(model, path, winner):
@@ -208,8 +240,7 @@ def _place(model, path, winner):
     if structure(site) != winner["structure"]:
         return "it is not the module that the winner was made for"
     fitted = FittedForward(site, winner)
-    site.__dict__["forward"] = fitted
-    site.__dict__["__reduce_ex__"] = fitted.reduced
+    site.__dict__.update(zip(KEYS, (fitted, fitted.reduced, fitted.replicated)))
     return ""
 
 
@@ -264,9 +295,8 @@ def _state_misfit(number):
 
 def _own_misfit(self):
     """Return what of the module is not as when it was fitted; "" for nothing."""
-    if self.twin is None:
-        self.bind()
-    self.tie()
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transformation of torch.func is active"
     for part, training, children, names, values, expected in self.parts:
         own = vars(part)
         if part is not self.site and (
@@ -285,6 +315,12 @@ def _own_misfit(self):
                 key for key, value in zip(names, expected[2:]) if own.get(key, _OWN) is not value
             )
             return f"the attribute {next(changed, '')} was changed"
+    for kind, forward in self.forwards:
+        if kind.forward is not forward:
+            return f"the forward of the class {kind.__name__} was replaced"
+    reason = self.bind() if self.twin is None else self.tie()
+    if reason:
+        return reason
     if torch.is_grad_enabled() and not self.gradients:
         for store, key, _, _ in self.ties:
             if store[key].requires_grad:

@@ -1,15 +1,18 @@
 """Learning across runs: for each operation, architecture and lever, promised against measured.
 
-`mine` reads judged attempts only.  A lever is what a plan names, by fixed patterns; the promise is
-the speed-up that the plan states; the measured gain is the parent's time over the attempt's.  A
-line becomes knowledge only when a person accepts it (`scripts/cards.py accept`): then it is in
-`prompts/cards/lessons.json`, and requests show it only in runs with `--lessons`.
+A lever is one change of a working kernel: the one technique that an attempt's source has and its
+parent's lacks (`techniques.py`), or fewer launches, where the idea of its plan names it, too.  The
+measured gain is the parent's time over the attempt's, the promise is the speed-up that the plan
+states.  A first kernel in place of PyTorch's is a whole design, and of a step with several levers
+no share is known: neither is counted.  A line becomes knowledge only when a person accepts it
+(`scripts/cards.py accept`): then it is in `prompts/cards/lessons.json`, and requests show it only
+in runs with `--lessons`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,39 +24,22 @@ import prompts
 from actors.agents.cards.card import FOLDER
 from actors.agents.cards.selection import CPU_RANKS
 from actors.agents.cards.task_operations import task_operations
+from actors.agents.cards.techniques import techniques_in
 from protocol.atomic_file import write_atomically
 from protocol.values import Device, Reference, Task, Value
 
 FILE = "lessons.json"
 MAX_SHOWN = 6
-MIN_CORRECT = 2  # measured gains of a line that is told: one attempt tells too little
+MIN_CORRECT = 2  # measured gains of a line that is told: one step tells too little
 MAX_PROMISE = 1000.0
 SAME_TIME = 0.05  # up to which difference a stated time is eager's
-LEVERS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (lever, re.compile(pattern, re.IGNORECASE))
-    for lever, pattern in (
-        ("fusion", r"\bfus(e|es|ed|ing|ion)\b|one (pass|kernel|launch)|single (pass|kernel)"),
-        ("tensor cores", r"tensor.?cores?|\bwgmma\b|\bmma\b|3xtf32|tf32x3|bf16x3|\bamx\b"),
-        ("wide loads", r"float4|vectori[sz]ed (load|access)|16-byte|128-bit|wide loads"),
-        ("asynchronous copies", r"cp\.async|\btma\b|bulk cop|double.?buffer|pipelin|prefetch"),
-        ("split over blocks", r"split.?k|split (rows|over|across)|two.?phase|last block|partials"),
-        ("shared memory tiles", r"shared.?memory|\btil(e|es|ing)\b"),
-        ("register tiles", r"register (tile|block)|registers? tiling|accumulators"),
-        ("clusters", r"\bclusters?\b|distributed shared"),
-        ("fewer launches", r"cooperative|persistent|cuda graph|dependent launch|fewer launches"),
-        ("online reduction", r"\bonline\b|welford"),
-        ("algebra", r"algebra|need not be computed|closed form|fold(ed|ing)? (the|into)|cancels"),
-        ("memory layout", r"layout|channels.?last|coalesc|transpos|\bpack(ed|ing)?\b"),
-        ("threads", r"openmp|omp parallel|\bthreads\b.*\bcores?\b"),
-        ("vector units", r"avx|simd|vectori[sz]e|vectors? of \d+"),
-        ("streaming stores", r"non-?temporal|streaming stores?|_mm512_stream"),
-        ("library call", r"cublas|cudnn|onednn|\bmkl\b"),
-    )
+MIN_GAIN = 1.02  # from here on a step is faster
+FEWER_LAUNCHES = "fewer launches"
+_FEWER_NAMED = re.compile(
+    r"\bfus(e|es|ed|ing|ion)\b|(one|single|fewer) (pass|kernel|launch)|cooperative|persistent",
+    re.IGNORECASE,
 )
-# A sentence that says why a lever does not help: "Tensor cores cannot take a maximum".
-REFUSED = re.compile(
-    r"\bcan(?:no|')t\b|\bgains? nothing\b|\bnot needed\b|\buseless\b|\bno use\b", re.IGNORECASE
-)
+IDEA = re.compile(r".+?\.(?=\s|$)", re.DOTALL)  # the first sentence of a plan
 _TIME = r"(?P<{0}>\d[\d.,]*)\s*(?P<{0}_unit>µs|us|ms)"
 _OLD = r"(?P<old>\d[\d.,]*\d|\d)(?:\s*(?P<old_unit>µs|us|ms)\b|(?=[.,;:)]|\s*$))"
 PROMISES = (
@@ -71,24 +57,26 @@ PROMISES = (
 )
 
 
-LessonKey = tuple[str, str, str, bool]  # operation, architecture, lever, from PyTorch's own
+LessonKey = tuple[str, str, str]  # operation, architecture, lever
 
 
 class LessonError(Exception):
     """A file of lessons can't be used; the message is one line."""
 
 
-class LeverAttempt(Value, frozen=True, kw_only=True):
-    """A judged attempt, and the time of the source that it changed."""
+class Step(Value, frozen=True, kw_only=True):
+    """A judged attempt, and the correct source that it changed."""
 
     run: str
-    task: str = ""
+    task: str
     operations: tuple[str, ...]  # of its task, the likely dearest first
-    from_module: bool = False  # whether it changed the task's own module
     architecture: str
     advice: str
+    added: frozenset[str]  # techniques that its source has and its parent's lacks
+    has_fewer_launches: bool = False
+    is_design: bool = False  # whether it took the place of the task's own module
     eager_us: float | None = None
-    parent_us: float | None  # None: the parent has no time
+    parent_us: float | None  # None: the parent is not correct
     us: float | None  # None: not correct
 
 
@@ -98,42 +86,73 @@ class Lesson(Value, frozen=True, kw_only=True):
     operation: str
     architecture: str
     lever: str
-    from_module: bool = False  # whether the sources that were changed were the tasks' own modules
-    attempts: int
-    correct: int
+    steps: int
     promised: float | None = None  # the median of the promises that were stated
-    measured: float | None = None  # the median of old time / new time, of correct attempts
-    gains: int = 0  # attempts that were measured beside a correct parent
-    least: float | None = None
-    most: float | None = None
+    gains: tuple[float, ...] = ()  # old time / new time of each correct step, in their order
     runs: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
 
     @property
     def is_told(self) -> bool:
-        """Whether enough attempts were measured to say something."""
-        return self.measured is not None and self.gains >= MIN_CORRECT
+        """Whether enough steps were measured to say something."""
+        return len(self.gains) >= MIN_CORRECT
+
+    @property
+    def measured(self) -> float | None:
+        """The median gain; None where no step was correct."""
+        return median(self.gains) if self.gains else None
 
     @property
     def line(self) -> str:
         promised = f"promised {self.promised:.3g}x" if self.promised else "nothing promised"
-        measured = "nothing measured"
-        if self.measured is not None and self.least is not None and self.most is not None:
-            measured = f"measured {self.measured:.3g}x ({self.least:.3g} to {self.most:.3g})"
-        tries = "attempt" if self.attempts == 1 else "attempts"
-        if self.tasks:
-            tries += f" of {len(self.tasks)} {'task' if len(self.tasks) == 1 else 'tasks'}"
-        start = ", from PyTorch's own" if self.from_module else ""
+        measured = "none correct"
+        if self.gains:
+            faster = sum(gain >= MIN_GAIN for gain in self.gains)
+            measured = (
+                f"measured {median(self.gains):.3g}x ({min(self.gains):.3g} to"
+                f" {max(self.gains):.3g}), faster in {faster}"
+            )
+        steps = f"{self.steps} {'step' if self.steps == 1 else 'steps'}"
+        tasks = f"{len(self.tasks)} {'task' if len(self.tasks) == 1 else 'tasks'}"
         return (
-            f"{self.operation}, {self.architecture}, {self.lever}{start}: {promised}, {measured}; "
-            f"{self.attempts} {tries}, {self.correct} correct"
+            f"{self.operation}, {self.architecture}, {self.lever} in a kernel that worked:"
+            f" {promised}, {measured}; {steps} of {tasks}, {len(self.gains)} correct"
         )
 
 
-def levers_of(advice: str) -> tuple[str, ...]:
-    """Return the levers that a plan names."""
-    sentences = [one for one in re.split(r"(?<=[.;])\s+", advice) if not REFUSED.search(one)]
-    return tuple(lever for lever, pattern in LEVERS if any(map(pattern.search, sentences)))
+def levers_of(step: Step) -> tuple[str, ...]:
+    """Return the levers of a step that are known from its source and its measured launches."""
+    fewer = (FEWER_LAUNCHES,) if step.has_fewer_launches else ()
+    return (*sorted(step.added), *fewer)
+
+
+def lever_of(step: Step) -> str:
+    """Return the one lever of a step that its plan's idea names; "" where there is none."""
+    levers = levers_of(step)
+    if step.is_design or step.parent_us is None or len(levers) != 1:
+        return ""
+    found = IDEA.match(step.advice.strip())
+    idea = found[0] if found else step.advice
+    named = techniques_in(idea) | ({FEWER_LAUNCHES} if _FEWER_NAMED.search(idea) else set())
+    return levers[0] if levers[0] in named else ""
+
+
+def left_out(steps: Sequence[Step]) -> str:
+    """Return in a line which steps no lesson counts; "" for none."""
+    kinds = Counter(_why_left_out(one) for one in steps if not lever_of(one))
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return f"not counted: {told}" if told else ""
+
+
+def _why_left_out(step: Step) -> str:
+    if step.is_design:
+        return "first kernels (a whole design)"
+    if step.parent_us is None:
+        return "repairs"
+    levers = levers_of(step)
+    if len(levers) > 1:
+        return "steps with several levers (no share is known)"
+    return "steps whose idea does not name the lever" if levers else "steps with no known lever"
 
 
 def promise_of(
@@ -193,43 +212,35 @@ def architecture_of(device: Device) -> str:
                default="cpu")  # fmt: skip
 
 
-def mine(attempts: Iterable[LeverAttempt]) -> list[Lesson]:
-    """Return the lessons of judged attempts, those of most attempts first.
-
-    A first kernel in place of PyTorch's and a change of a kernel are different lessons: the gain of
-    the first is mostly that of leaving eager operators.
-    """
-    groups: dict[LessonKey, list[LeverAttempt]] = defaultdict(list)
-    for attempt in attempts:
-        operation = attempt.operations[0] if attempt.operations else "unknown"
-        for lever in levers_of(attempt.advice):
-            key = operation, attempt.architecture, lever, attempt.from_module
-            groups[key].append(attempt)
+def mine(steps: Iterable[Step]) -> list[Lesson]:
+    """Return the lessons of steps with one lever, those of most steps first."""
+    groups: dict[LessonKey, list[Step]] = defaultdict(list)
+    for step in steps:
+        lever = lever_of(step)
+        if lever:
+            operation = step.operations[0] if step.operations else "unknown"
+            groups[operation, step.architecture, lever].append(step)
     found = [_lesson(key, group) for key, group in groups.items()]
-    return sorted(found, key=lambda one: (-one.attempts, _key(one)))
+    return sorted(found, key=lambda one: (-one.steps, _key(one)))
 
 
-def _lesson(key: LessonKey, group: Sequence[LeverAttempt]) -> Lesson:
+def _lesson(key: LessonKey, group: Sequence[Step]) -> Lesson:
     stated = [promise_of(one.advice, one.eager_us, one.parent_us) for one in group]
     promises = [promise for promise in stated if promise is not None]
-    gains = [
-        one.parent_us / one.us for one in group if one.us is not None and one.parent_us is not None
-    ]
-    operation, architecture, lever, from_module = key
+    operation, architecture, lever = key
     return Lesson(
         operation=operation,
         architecture=architecture,
         lever=lever,
-        from_module=from_module,
-        attempts=len(group),
-        correct=sum(one.us is not None for one in group),
+        steps=len(group),
         promised=median(promises) if promises else None,
-        measured=median(gains) if gains else None,
-        least=min(gains, default=None),
-        most=max(gains, default=None),
-        gains=len(gains),
+        gains=tuple(
+            round(one.parent_us / one.us, 3)
+            for one in group
+            if one.us is not None and one.parent_us is not None
+        ),
         runs=tuple(sorted({one.run for one in group})),
-        tasks=tuple(sorted({one.task for one in group if one.task})),
+        tasks=tuple(sorted({one.task for one in group})),
     )
 
 
@@ -252,7 +263,7 @@ def read(path: Path) -> list[Lesson]:
 def accept(path: Path, numbers: Sequence[int], folder: Path) -> list[Lesson]:
     """Put lines of a proposal (all, or by number from 1) into a folder's lessons; returns all.
 
-    A line replaces the kept line of the same operation, architecture, lever and start.
+    A line replaces the kept line of the same operation, architecture and lever.
     """
     proposed = read(path)
     wrong = [number for number in numbers if not 1 <= number <= len(proposed)]
@@ -268,7 +279,7 @@ def accept(path: Path, numbers: Sequence[int], folder: Path) -> list[Lesson]:
 
 
 def _key(lesson: Lesson) -> LessonKey:
-    return lesson.operation, lesson.architecture, lesson.lever, lesson.from_module
+    return lesson.operation, lesson.architecture, lesson.lever
 
 
 def accepted_lessons() -> list[Lesson]:
@@ -293,5 +304,5 @@ def lesson_lines(
     fitting.sort(key=lambda one: (-(one.measured or 0.0), _key(one)))
     if not fitting:
         return []
-    heading = "Measured in earlier runs (old time / new time):"
+    heading = "Steps from one working kernel to the next in earlier runs (old time / new time):"
     return [heading, *(f"- {one.line}" for one in fitting[:MAX_SHOWN])]

@@ -27,9 +27,10 @@ from protocol.values import AttemptView, Outcome, Reference
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
 MAX_DIFFERENCE = 0.6  # of a source: a longer difference is not shown in its place
 MAX_CHANGES = 4_000  # characters of all differences that a request shows
-MAX_FASTEST_CODE = 6_000  # characters of the fastest attempt's source; longer: of its main kernel
-MAX_IDEA = 200  # characters of a plan where its code is shown
-MAX_TOLD_IDEA = 800  # and where it is not
+MAX_FASTEST_CODE = 4_000  # characters of the fastest attempt's source; longer: of its main kernel
+MAX_IDEA = 300  # characters of a plan where its code is shown
+MAX_TOLD_IDEA = 600  # and where it is not
+MIN_TOLD_ERROR = 0.01  # of the tolerance: less leaves all the room that there is
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
@@ -51,10 +52,10 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
 def fastest(work: AgentWork) -> str:
     """Return the fastest attempt with its code and all that is known of it; "" if it is the node.
 
-    Its code is left out where the window shows its change from the node.  A candidate that did not
-    compile is repaired without it.
+    Its code is left out where the window shows its change from the node.  A repair, which changes
+    little, needs none of it: the window has what got past the same obstacle.
     """
-    if isinstance(work, Repair) and not work.node.verdict.is_compiled:
+    if isinstance(work, Repair):
         return ""
     known = [work.node, *work.window, *([] if work.best is None else [work.best])]
     correct = [one for one in known if one.node and one.score_us is not None]
@@ -86,6 +87,8 @@ def observed(
     idea = ledger.one_line(node.advice, MAX_IDEA)
     if not shown:
         idea = ledger.sentences(node.advice, MAX_TOLD_IDEA)
+    if is_node and isinstance(work, Repair):  # its part quotes the whole plan
+        idea = ""
     return fill(
         template,
         title=title,
@@ -158,6 +161,8 @@ def _time(node: AttemptView, reference: Reference) -> str:
     parts = [f"Correct: {ledger.duration(time)} a call"]
     if node.node:
         parts += ledger.comparisons(time, reference)
+        if verdict.max_error is not None and verdict.max_error >= MIN_TOLD_ERROR:
+            parts.append(f"largest error {verdict.max_error:.2g} of the tolerance")
         measured, beside = verdict.median_us, verdict.reference_us
         if measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:
             parts.append(

@@ -8,30 +8,15 @@ source is far from the reference's floor.
 
 from __future__ import annotations
 
-import re
-
 from actors.agents.cards.card import Card
 from actors.agents.cards.selection import card_lines, choose_cards
+from actors.agents.cards.techniques import techniques_in
 from actors.agents.requests.facts import least_us
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.request import shown_source
 from protocol.messages import MakePlan, Repair, Solve, Write
 
 FAR_FROM_FLOOR = 2.0  # times the least time of the reference's own work
-# Names of instructions and libraries by which a technique is known in a text.
-TECHNIQUES = {
-    "wgmma": re.compile(r"wgmma"),
-    "mma": re.compile(r"(?<!wg)mma[._](?:sync|m16)|nvcuda::wmma|mma\.sync"),
-    "bulk copies": re.compile(r"cp\.async\.bulk|\bTMA\b|[Tt]ensorMap|bulk[- ]cop"),
-    "asynchronous copies": re.compile(r"cp\.async(?!\.bulk)|__pipeline"),
-    "clusters": re.compile(r"__cluster_dims__|this_cluster|\bclusters?\b"),
-    "grid barriers": re.compile(r"this_grid|[Cc]ooperative|grid barrier"),
-    "dependent launches": re.compile(r"griddepcontrol|[Pp]rogrammatic"),
-    "cuBLAS": re.compile(r"cublas", re.IGNORECASE),
-    "split products": re.compile(r"bf16x2|bfloat162|[3×x]\s?(?:bf16|TF32)|split bf", re.IGNORECASE),
-    "vector units": re.compile(r"_mm512|__m512|svfloat|float32x4|AVX|AMX|_tile_"),
-    "Triton's products": re.compile(r"tl\.dot"),
-}
 
 
 def building_block_lines(
@@ -66,8 +51,3 @@ def _using(cards: tuple[Card, ...], text: str) -> tuple[Card, ...]:
     using = [card for card in cards if techniques_in(card.code) & found]
     needed = {card.needs for card in using}
     return tuple(card for card in cards if card in using or card.name in needed)
-
-
-def techniques_in(text: str) -> set[str]:
-    """Return the techniques that a source or a plan names."""
-    return {name for name, pattern in TECHNIQUES.items() if pattern.search(text)}

@@ -14,7 +14,7 @@ from actors.agents.replies.replies import fenced
 from actors.agents.requests import attempts, facts, ledger
 from actors.agents.requests.building_blocks import building_block_lines
 from actors.agents.requests.knowledge import RequestKnowledge, known_lessons, with_knowledge
-from actors.agents.requests.numbered_source import numbered
+from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.prompting import (
     CODE_TEMPERATURE,
     PLAN_TEMPERATURE,
@@ -107,7 +107,7 @@ def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
     return fill(
         "compact/architecture.md",
         task=task.name,
-        source=fenced(numbered(task.source)),
+        source=fenced(numbered(task.source, left_out=docstring_lines(task.source))),
         inputs=(reference.inputs or "as get_inputs makes them") + _strides(reference),
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),

@@ -77,11 +77,14 @@ def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
 
 
 def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
-    """Return the lines of an attempt beside the node: cases, its bound, and errors."""
+    """Return the lines of an attempt beside the node: cases, its bound, and errors.
+
+    Its share of the floor stands beside its time already.
+    """
     facts = verdict.facts
     if facts is not None:  # the last sentence of a profile is the bound
         facts = replace(facts, kernels=(), profile_sentences=facts.profile_sentences[-1:])
-    return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, reference.facts)]
+    return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, None)]
 
 
 def item(line: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
+from protocol.fact_lines import split_products_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
 PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
-MAX_LEDGER_IDEA = 110  # characters
+MAX_LEDGER_IDEA = 200  # characters
 MAX_REASON = 90
 BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
 SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
@@ -50,33 +52,58 @@ SCOPES: dict[Backend, tuple[str, ...]] = {
 
 
 def ledger_lines(work: AgentWork) -> list[str]:
-    """Return a line for each attempt; the fastest is marked."""
-    scores = [e.score_us for e in work.ledger if e.score_us is not None]
-    if work.best is not None and work.best.score_us is not None:
-        scores.append(work.best.score_us)
-    least = min(scores, default=None)
+    """Return a line for each attempt; the fastest is marked.
+
+    The idea of an attempt that the request shows above the ledger is not told twice.
+    """
+    times = {e.number: e.score_us for e in work.ledger if e.score_us is not None}
+    for view in (work.best, work.node, *work.window):
+        if view is not None and view.node and view.score_us is not None:
+            times[view.node] = view.score_us
+    least = min(times.values(), default=None)
+    times[work.root.node] = work.reference.eager_us
     left_out = work.ledger_left_out
     head = [f"({left_out} earlier attempts are left out)"] if left_out else []
     asked = _asked_of_others(work)
-    return [*head, *(_line(entry, least, work.reference, asked) for entry in work.ledger)]
+    shown = frozenset(view.node for view in (work.node, *work.window) if view.advice)
+    lines = (_line(entry, work.reference, asked, shown, times) for entry in work.ledger)
+    marked = [
+        f"{line}, the fastest" if entry.score_us is not None and entry.score_us == least else line
+        for entry, line in zip(work.ledger, lines, strict=True)
+    ]
+    return [*head, *marked]
 
 
 def _line(
-    entry: LedgerEntry, least: float | None, reference: Reference, asked: dict[int, str]
+    entry: LedgerEntry,
+    reference: Reference,
+    asked: dict[int, str],
+    shown: frozenset[int],
+    times: dict[int, float],
 ) -> str:
-    idea = one_line(entry.idea, MAX_LEDGER_IDEA) or asked.get(
-        entry.number, "(its idea is not known yet)"
-    )
+    """Return the line of an attempt; what is `shown` above has its idea and its fault there."""
+    is_shown = entry.outcome is not None and entry.number in shown
+    idea = one_line(entry.idea, MAX_LEDGER_IDEA)
+    idea = "(above)" if is_shown else idea or asked.get(entry.number, "(its idea is not known yet)")
     if entry.outcome is None:
         stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
         outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
     elif entry.score_us is not None:
-        outcome = "correct"
-        figures = ", ".join([duration(entry.score_us), *comparisons(entry.score_us, reference)])
-        figures += ", the fastest" if entry.score_us == least else ""
+        outcome, figures = "correct", _figures(entry, entry.score_us, reference, times)
     else:
-        outcome, figures = entry.outcome.replace("_", " "), one_line(entry.reason, MAX_REASON)
+        outcome = entry.outcome.replace("_", " ")
+        figures = "" if is_shown else one_line(entry.reason, MAX_REASON)
     return f"{entry.number} ({entry.parent}) | {outcome} | {idea} | {figures}".rstrip(" |")
+
+
+def _figures(
+    entry: LedgerEntry, score_us: float, reference: Reference, times: dict[int, float]
+) -> str:
+    """Return an attempt's time, as a multiple of the floor, and what its step gave."""
+    parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")]
+    if entry.parent in times:
+        parts.append(f"{times[entry.parent] / score_us:.3g} × parent")
+    return ", ".join(parts)
 
 
 def duration(microseconds: float) -> str:
@@ -93,12 +120,26 @@ def comparisons(score_us: float, reference: Reference) -> list[str]:
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    return [*found, *_floor_shares(score_us, reference, "the reference's floor")]
+
+
+def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]:
+    """Return a time as a multiple of the floor; below it, of what is left of the floor.
+
+    Split products of a lower precision take less than the reference's, and the bytes stay.
+    """
     least = least_us(reference)
-    if least and score_us * BEYOND_FLOOR < least:
-        found.append("below the reference's floor")
-    elif least:
-        found.append(f"{score_us / least:.3g} × the reference's floor")
-    return found
+    if not least:
+        return []
+    if score_us * BEYOND_FLOOR >= least:
+        return [f"{score_us / least:.3g} × {name}"]
+    known = reference.facts
+    bytes_us = known.floor.parts.get("bytes", 0.0) if known and known.floor else 0.0
+    split_us = (split_products_us(known) or 0.0) if known else 0.0
+    left, what = max((bytes_us, "its bytes"), (split_us, "its split products"))
+    if not left or score_us * BEYOND_FLOOR < left:
+        return [f"below {name}"]
+    return [f"below {name}", f"{score_us / left:.3g} × {what}"]
 
 
 def stance(work: AgentWork) -> str:
@@ -178,7 +219,7 @@ def _launches(work: AgentWork) -> int | None:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text in one line of at most `most` characters.
+    """Return a text in one line of at most `most` characters, cut between words.
 
     Of a longer text its first sentence is left, or what fits of it.
     """
@@ -188,7 +229,8 @@ def one_line(text: str, most: int) -> str:
     end = SENTENCE_END.search(line, endpos=most + 1)
     if end is not None:
         return line[: end.start()]
-    return f"{line[: most - 1].rstrip()}…"
+    whole_words = textwrap.shorten(line, most, placeholder="…")
+    return whole_words if len(whole_words) > most // 2 else f"{line[: most - 1]}…"
 
 
 def sentences(text: str, most: int) -> str:

@@ -1,12 +1,23 @@
-"""Sources as compact requests show them: numbered lines, marked spans."""
+"""Sources as compact requests show them: numbered lines, marked spans.
+
+Blank lines are left out, and docstrings of a task's module: the numbers keep each line's place.
+"""
 
 from __future__ import annotations
+
+import ast
+from collections.abc import Container
 
 from actors.agents.replies.anchors import lines_of
 
 
-def numbered(source: str, spans: tuple[tuple[int, int], ...] = ()) -> str:
-    """Return the source with a number before each line, and lines around the marked spans."""
+def numbered(
+    source: str, spans: tuple[tuple[int, int], ...] = (), left_out: Container[int] = ()
+) -> str:
+    """Return the source with a number before each line, and lines around the marked spans.
+
+    `left_out`: numbers of lines that are not shown.
+    """
     lines = lines_of(source)
     text: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -15,8 +26,24 @@ def numbered(source: str, spans: tuple[tuple[int, int], ...] = ()) -> str:
                 text.append(f"--- span {n}")
             if last == number - 1 and last < first:  # a span without lines: new ones go here
                 text.append(f"--- end of span {n}")
-        text.append(f"{number}\t{line}")
+        if line.strip() and number not in left_out:
+            text.append(f"{number}\t{line}")
         for n, (first, last) in enumerate(spans, start=1):
             if first <= last == number:
                 text.append(f"--- end of span {n}")
     return "\n".join(text) + "\n"
+
+
+def docstring_lines(source: str) -> frozenset[int]:
+    """Return the numbers of the lines of docstrings, of bodies that have more than that."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    numbers: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            first = node.body[0] if len(node.body) > 1 else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                numbers.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return frozenset(numbers)

@@ -71,6 +71,7 @@ def main() -> None:
         leave_output_to_tool()
     # Imported here: importing torch takes seconds, and the tool's library must be there before.
     from actors.evaluator.children.runner import Runner, serve
+    from actors.evaluator.children.tensors import vector_math
     from actors.evaluator.ipc.runner_orders import CallOnce, FromRunner, ToRunner
 
     class ProfiledRunner(Runner):
@@ -87,6 +88,7 @@ def main() -> None:
                 return super().answer(order, carried)
 
     device: DeviceKind = "cuda" if sys.argv[2] == "cuda" else "cpu"
+    vector_math.choose_kernels()
     is_profiled = tool == "ncu" and device == "cuda"
     serve(int(sys.argv[1]), device, ProfiledRunner if is_profiled else Runner)
     os._exit(0)

@@ -104,11 +104,14 @@ def is_constant(value: torch.Tensor) -> bool:
 
 def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
     """Return the module's state with slightly different parameters and running statistics."""
-    generator = _noise_generator(seed)
+    generators: dict[torch.device, torch.Generator] = {}  # a card draws noise faster than a host
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {}
     for name, value in model.state_dict().items():
         moves = name in parameters or name.endswith(("running_mean", "running_var"))
+        if value.device not in generators:
+            generators[value.device] = _noise_generator(seed, value.device)
+        generator = generators[value.device]
         state[name] = _perturbed(value.detach(), generator) if moves else value.detach().clone()
     return state
 
@@ -116,7 +119,7 @@ def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
 def _perturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if not value.is_floating_point():
         return value.clone()
-    noise = torch.rand(value.shape, generator=generator) * 2 - 1
-    noise = noise.to(value.device, value.dtype)
+    noise = torch.rand(value.shape, generator=generator, device=value.device) * 2 - 1
+    noise = noise.to(value.dtype)
     # Signs stay, so that positive values stay positive; a tensor of zeros gets random values.
     return value * (1 + PERTURBATION * noise) if bool(value.any()) else PERTURBATION * noise

@@ -6,6 +6,9 @@ have shapes and no bytes.  A task that does not run there has no estimate and is
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -26,26 +29,28 @@ LONG = 1 << 13  # elements of a dimension: an outer product of such inputs is la
 CGROUP_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
 
-def require_memory(task: ModuleType, device: DeviceKind) -> None:
-    """Raise `UnsuitableTaskError` when the task needs more memory than the machine has free.
+def require_memory(task: ModuleType, device: DeviceKind) -> TaskBytes:
+    """Return the bytes of a task's tensors.
 
-    On a card that is the card's.
+    Raise `UnsuitableTaskError` when the task needs more memory than the machine has free.  On a
+    card that is the card's.
     """
     sizes = task_bytes(task)
     tensors = sizes.inputs + sizes.outputs + sizes.parameters
     if tensors <= SMALL_TASK_BYTES:
-        return
+        return sizes
     if device == "cuda":
         refusal = sizes.refusal(*torch.cuda.mem_get_info())
         if refusal:
             raise UnsuitableTaskError(refusal)
-        return
+        return sizes
     need, free = TASK_COPIES * tensors + OTHER_BYTES, free_bytes()
     if free is not None and need > free:
         raise UnsuitableTaskError(
             f"too large for this machine: its tensors take {gib(tensors)}, judging it about"
             f" {gib(need)}, and {gib(free)} are free"
         )
+    return sizes
 
 
 def task_bytes(task: ModuleType) -> TaskBytes:
@@ -55,7 +60,7 @@ def task_bytes(task: ModuleType) -> TaskBytes:
     sizes need a call of the module, which takes time on the meta device, too.
     """
     try:
-        with torch.device("meta"), torch.no_grad():
+        with torch.device("meta"), torch.no_grad(), without_compiler():
             model = task.Model(*task.get_init_inputs())
             inputs = positional_inputs(task.get_inputs(), task.Model.forward)
             held, parameters = _bytes(inputs), _bytes(list(model.state_dict().values()))
@@ -65,6 +70,26 @@ def task_bytes(task: ModuleType) -> TaskBytes:
     except Exception:  # noqa: BLE001
         return TaskBytes(inputs=0, outputs=0)
     return TaskBytes(inputs=held, outputs=outputs, parameters=parameters)
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Keep torch from importing its compiler, which it only tells to leave a function alone.
+
+    That takes 2 s of a processor at the first call on the meta device, and 5 s beside builds.  What
+    really compiles fails inside of the block.
+    """
+    name = "torch._dynamo"
+    if name in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(name)
+    stand_in.disable = lambda function, *_args, **_options: function  # type: ignore[attr-defined]
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _longest(inputs: object) -> int:

@@ -215,6 +215,7 @@ class Referee:
             working_bytes=task.working_bytes,
             free_bytes=self._free_bytes(),
             form=task.form,
+            fills_on_card=task.fills_on_card,
             notes=(
                 *(() if steady else (RANDOM_OUTPUTS,)),
                 *task.form_notes,

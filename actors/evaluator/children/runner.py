@@ -20,6 +20,7 @@ import torch
 from actors.evaluator.children import profiler
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.exception_reports import describe_exception
+from actors.evaluator.children.random_fills import large_fills
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
     malloc,
@@ -202,7 +203,8 @@ class Runner:
     def _construct(self, order: ConstructModule, region: int) -> None:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
-        made = self._class(*init)  # type: ignore[operator,misc]
+        with large_fills(on_card=order.fills_on_card):
+            made = self._class(*init)  # type: ignore[operator,misc]
         self._form = order.form
         self._made = placed(made, order.form, self.device)
         self._module = call_of(self._made, self._made, order.form)
@@ -212,6 +214,7 @@ class Runner:
         return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
 
     def _compile_module(self, mode: str) -> None:
+        torch.compiler.reset()  # what another mode compiled
         compiled = torch.compile(self._made, mode=mode)  # type: ignore[call-overload]
         self._module = call_of(compiled, self._made, self._form)
 

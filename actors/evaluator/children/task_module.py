@@ -15,6 +15,7 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, placed
+from actors.evaluator.children.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
@@ -68,15 +69,17 @@ class TaskModule:
         self.has_double = False  # whether a float64 version works
         self._output_bytes = 0  # of a call
         self.working_bytes = 0  # of a card, that a call allocates besides them
+        self.fills_on_card = False  # large fills with random numbers, while it is constructed
         self._draws_on_device = False  # whether inputs are drawn on the device itself
 
     def make(self, seed: int) -> None:
         """Construct the module; raise `UnsuitableTaskError` when that fails."""
-        memory_estimate.require_memory(self._task, self.device)
+        sizes = memory_estimate.require_memory(self._task, self.device)
+        self.fills_on_card = self.device == "cuda" and sizes.parameters >= LARGE_STATE_BYTES
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
         require_transferable("get_init_inputs()", layout_of(self.init))
         seed_all(seed)
-        with task_errors_as("Model(...)"):
+        with task_errors_as("Model(...)"), large_fills(on_card=self.fills_on_card):
             made = self._task.Model(*to_device(self.init, self.device))
             self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
         if self._is_differentiated:

@@ -1,4 +1,4 @@
-"""The zygote: it has imported torch, runs nothing with it, and forks every other child.
+"""The zygote: it has imported torch, runs next to nothing with it, and forks every other child.
 
 The judge sends orders over one channel, on standard input.  The zygote never initialises CUDA and
 never starts a thread, so that a fork of it is as good as a fresh process, without the seconds that
@@ -27,6 +27,7 @@ from actors.evaluator.sandbox import cgroup, probe
 from actors.evaluator.sandbox.init_process import ChildDescriptors, supervise_child
 from actors.evaluator.sandbox.scratch import remove_all
 from actors.prctl import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from protocol.values import DeviceKind
 
 POLL_MS = 500
 
@@ -35,8 +36,14 @@ def import_everything() -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
-    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    # What torch imports at the first calls on the meta device.  Each referee would do it for the
+    # memory that its task needs, which takes 0.6 s and more.
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
+    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    from actors.evaluator.children.tensors import vector_math
+
+    vector_math.choose_kernels()  # before any child could do so with several threads
     gc.collect()
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
 
@@ -136,12 +143,12 @@ def main(arguments: list[str]) -> int:
     os.dup2(null, 0)
     os.close(null)
     os.chdir(scratch)
-    import_everything()
-    if device == "cuda":
-        _load_arena_allocator(scratch)
-    ready = probe.probe_sandbox(
-        "cuda" if device == "cuda" else "cpu", scratch, tuple(arguments[2:])
-    )
+    kind: DeviceKind = "cuda" if device == "cuda" else "cpu"
+    with probe.probing(kind, scratch, tuple(arguments[2:])) as probed:
+        import_everything()
+        if kind == "cuda":
+            _load_arena_allocator(scratch)
+        ready = probed()
     prctl(PR_SET_PDEATHSIG, 0)
     serve(Channel(end, SpawnChild, descriptors=True), ready, scratch)
     return 0

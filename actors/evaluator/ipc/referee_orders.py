@@ -65,6 +65,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     free_bytes: int
     notes: tuple[str, ...] = ()
     form: CallForm = CallForm()  # how the module is called
+    fills_on_card: bool = False  # as it was constructed, and so each candidate is
 
 
 class MeasureRates(Order, frozen=True, kw_only=True):

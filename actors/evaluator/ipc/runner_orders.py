@@ -26,6 +26,7 @@ class ConstructModule(Order, frozen=True, kw_only=True):
     seed: int
     init: Layout
     form: CallForm = CallForm()
+    fills_on_card: bool = False  # large fills with random numbers are drawn there
 
 
 class LoadParameters(Order, frozen=True, kw_only=True):

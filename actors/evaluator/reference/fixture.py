@@ -291,7 +291,10 @@ class ReferenceFixture:
 
     def construct_order(self) -> tuple[ConstructModule, list[int]]:
         """Return the order that constructs a module as the reference was."""
-        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.facts.form)
+        facts = self.facts
+        order = ConstructModule(
+            seed=self.seed, init=facts.init, form=facts.form, fills_on_card=facts.fills_on_card
+        )
         return order, self._buffers[:1]
 
     def load_order(self) -> tuple[LoadParameters, list[int]]:

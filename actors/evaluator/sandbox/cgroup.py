@@ -41,6 +41,19 @@ def remove_own_groups(places: tuple[str, ...]) -> None:
     _remove([Path(top) for top in places])
 
 
+def has_processor_limit() -> bool:
+    """Whether a group above this process, or its own, limits the processor time (`cpu.max`)."""
+    mounts, memberships = _mounts(), _memberships()
+    limits = []
+    for controller, file in (("", "cpu.max"), ("cpu", "cpu.cfs_quota_us")):
+        if controller in mounts:
+            mount = mounts[controller]
+            here = _inside(mount, memberships.get(controller, "/"))
+            above = [each for each in here.parents if each.is_relative_to(mount)]
+            limits += [_text(group / file).split() for group in (here, *above)]
+    return any(limit and limit[0] not in ("max", "-1") for limit in limits)
+
+
 def _mounts() -> dict[str, Path]:
     """Return the mount point of each controller's hierarchy; version 2's under ""."""
     found: dict[str, Path] = {}
@@ -51,7 +64,7 @@ def _mounts() -> dict[str, Path]:
         if kind == "cgroup2":
             found.setdefault("", where)
         elif kind == "cgroup":
-            for name in set(options.split(",")) & set(CONTROLLERS):
+            for name in set(options.split(",")) & {*CONTROLLERS, "cpu"}:
                 found.setdefault(name, where)
     return found
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -41,7 +42,37 @@ def probe_sandbox(device: DeviceKind, folder: Path, private: tuple[str, ...] = (
 
     `folder` is writable; `private` are folders that must look empty to a child.
     """
+    return _probe(_working_groups(), device, folder, private)
+
+
+@contextmanager
+def probing(
+    device: DeviceKind, folder: Path, private: tuple[str, ...]
+) -> Iterator[Callable[[], ZygoteReady]]:
+    """Do the same beside the block, in a process of its own; the function waits for the result."""
     groups = _working_groups()
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(write, msgspec.json.encode(_probe(groups, device, folder, private)))
+        finally:
+            os._exit(0)
+    os.close(write)
+
+    def found() -> ZygoteReady:
+        with os.fdopen(read, "rb") as report:
+            return msgspec.json.decode(report.read(), type=ZygoteReady)
+
+    try:
+        yield found
+    finally:
+        os.waitpid(pid, 0)
+
+
+def _probe(
+    groups: tuple[str, ...], device: DeviceKind, folder: Path, private: tuple[str, ...]
+) -> ZygoteReady:
     for ready in _sandboxes_to_try(device):
         held = _try(msgspec.structs.replace(ready, groups=groups), device, folder, private)
         if held is not None:

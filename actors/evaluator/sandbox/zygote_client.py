@@ -186,7 +186,10 @@ class ZygoteClient:
         self.stop()
         self.scratch.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
-        environment = sandbox.environment(dict(os.environ), str(self.scratch))
+        # Where nothing is timed on the host, its memory comes in huge pages: a module of 2.5 GB is
+        # constructed in half the time.
+        pages = {"THP_MEM_ALLOC_ENABLE": "1"} if self.device == "cuda" else {}
+        environment = sandbox.environment(dict(os.environ), str(self.scratch), **pages)
         self._stderr = os.memfd_create("zygote")
         with clock_priority.staying_off(self._stays_off):
             self._process = subprocess.Popen(

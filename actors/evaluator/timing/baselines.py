@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from statistics import quantiles
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
@@ -63,15 +64,16 @@ class CompiledBaselines:
     def measure(
         self, fixture: ReferenceFixture, device: Device, context: EvaluationContext
     ) -> ReferenceBaselines:
-        """Measure eager and both modes, each in a new process, and store them if all are settled.
+        """Measure eager and both modes in one process, and store them if all are settled.
 
         A time that failed or was disturbed is measured again by the next run.  Raises
         `EvaluationCancelledError`.
         """
-        modes = [self._mode_time(fixture, mode, context) for mode in MODES]
-        eager = module_time(fixture, None)
-        if eager is None:
-            raise fixture.failure("it could not be timed")
+        with closing(BaselineProcess(fixture)) as process:
+            eager = process.time(None)
+            if eager is None:
+                raise fixture.failure("it could not be timed")
+            modes = [self._mode_time(process, fixture.task, mode, context) for mode in MODES]
         measured = ReferenceBaselines(
             eager_us=eager.us,
             compile_us=modes[0].us if modes[0] else None,
@@ -84,13 +86,61 @@ class CompiledBaselines:
         return measured
 
     def _mode_time(
-        self, fixture: ReferenceFixture, mode: str, context: EvaluationContext
+        self, process: BaselineProcess, task: Task, mode: str, context: EvaluationContext
     ) -> BaselineTime | None:
-        key = (task_digest(fixture.task), mode)
+        key = (task_digest(task), mode)
         if key not in self._modes_done:
             context.set_activity(f"measuring torch.compile {mode} (limit {COMPILE_S:.0f} s) of")
-            self._modes_done[key] = module_time(fixture, mode)
+            self._modes_done[key] = process.time(mode)
         return self._modes_done[key]
+
+
+class BaselineProcess:
+    """The task's module in a process of its own, called as it is and then compiled.
+
+    The fixture's runner has to stay warm, and the end of a cancelled measurement kills this one.
+    Importing torch's compilers and constructing the module take longer than most measurements.
+    """
+
+    def __init__(self, fixture: ReferenceFixture) -> None:
+        self._fixture = fixture
+        self._child: ChildClient[FromRunner] | None = None
+
+    def time(self, mode: str | None) -> BaselineTime | None:
+        """Measure the module, under torch.compile unless `mode` is None; that comes first.
+
+        None: it can't be compiled, or called.
+        """
+        child = self._child = self._child or self._started()
+        limit = self._fixture.limits.check_s
+        measured = None
+        if mode is None or _is_good_answer(child.ask(CompileModule(mode=mode), limit)):
+            measured = _measure(self._fixture, child, first_s=COMPILE_S)
+        if measured is None:
+            self.close()  # it may not answer any more
+        return measured
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+
+    def _started(self) -> ChildClient[FromRunner]:
+        fixture = self._fixture
+        child: ChildClient[FromRunner] = fixture.zygote.spawn(
+            "runner", fixture.confinement, FromRunner, trusted=False
+        )
+        orders: tuple[tuple[Order, list[int]], ...] = (
+            (fixture.import_order(), []),
+            fixture.construct_order(),
+            fixture.load_order(),
+        )
+        for order, carried in orders:
+            if not _is_good_answer(child.ask(order, fixture.limits.check_s, carried)):
+                child.kill()
+                raise fixture.failure("it could not be constructed once more")
+        return child
 
 
 def missing_note(measured: ReferenceBaselines) -> str:
@@ -124,30 +174,6 @@ def eager_time(fixture: ReferenceFixture) -> BaselineTime:
         raise fixture.failure("it could not be timed")
     fixture.runner.ask(ReleaseTensors(), fixture.limits.check_s)  # a candidate needs the memory
     return measured
-
-
-def module_time(fixture: ReferenceFixture, mode: str | None) -> BaselineTime | None:
-    """Measure the task's module in a new runner, under torch.compile unless `mode` is None.
-
-    None: it can't be compiled.  A new runner is used for eager, too: the end of a cancelled
-    measurement kills the runner, and the fixture's own has to stay warm.
-    """
-    child: ChildClient[FromRunner] = fixture.zygote.spawn(
-        "runner", fixture.confinement, FromRunner, trusted=False
-    )
-    try:
-        orders: list[tuple[Order, list[int]]] = [
-            (fixture.import_order(), []),
-            fixture.construct_order(),
-            fixture.load_order(),
-            *([(CompileModule(mode=mode), [])] if mode is not None else []),
-        ]
-        for order, carried in orders:
-            if not _is_good_answer(child.ask(order, fixture.limits.check_s, carried)):
-                return None
-        return _measure(fixture, child, first_s=COMPILE_S)
-    finally:
-        child.kill()
 
 
 def _is_good_answer(answer: object) -> bool:

@@ -18,7 +18,6 @@ from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
@@ -88,12 +87,10 @@ class PairedBenchmark:
     ) -> Timing | CandidateFault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
-            with clock_priority.staying_off({self.processor}):
+            with self._sides.measuring():
                 return self._run(on_group)
         except CandidateFaultError as error:
             return error.fault
-        finally:
-            self._sides.thaw_both()
 
     def _run(self, on_group: Callable[[int], None]) -> Timing:
         self._release_both()
@@ -283,11 +280,8 @@ class PairedBenchmark:
         `beside_us`: what it took beside the candidate.  If all blocks are clearly faster than that,
         there are more of them.
         """
-        try:
-            with clock_priority.staying_off({self.processor}):
-                return max(self._alone_us(beside_us))
-        finally:
-            self._sides.thaw_both()
+        with self._sides.measuring():
+            return max(self._alone_us(beside_us))
 
     def _alone_us(self, beside_us: float) -> list[float]:
         blocks_us: list[float] = []

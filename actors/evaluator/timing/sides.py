@@ -16,6 +16,7 @@ from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
+from actors.evaluator.timing.awake_processors import AwakeProcessors, kept_awake
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
@@ -65,6 +66,21 @@ class Sides:
         # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
         # of honest kernels compare the judge with it.
         self.told_call_s: list[float] = []
+        self._awake = AwakeProcessors()
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Prepare the machine for timed windows; at the end both sides run.
+
+        Nothing else is launched on the sides' processor, and a host's processors stay awake.
+        """
+        awake = kept_awake() if self._on_host else nullcontext(self._awake)
+        try:
+            with clock_priority.staying_off({self.processor}), awake as self._awake:
+                yield
+        finally:
+            self._awake = AwakeProcessors()
+            self._thaw_both()
 
     @contextmanager
     def running(self, side: Side) -> Iterator[None]:
@@ -154,11 +170,16 @@ class Sides:
             call_s=done.call_s if isinstance(done, CallsReturned) and side == "reference" else 0.0,
         ), answer
 
-    def _woken(self, freezer: ProcessFreezer) -> AbstractContextManager[None]:
-        """Say where the threads of a frozen side go on."""
+    @contextmanager
+    def _woken(self, freezer: ProcessFreezer) -> Iterator[None]:
+        """Say where the threads of a frozen side go on; then the processors are theirs alone."""
         if self._on_host:
-            return clock_priority.spread_at_wake(freezer.busiest_threads())
-        return clock_priority.woken_on(freezer.oldest(), self.processor)
+            with clock_priority.spread_at_wake(freezer.busiest_threads()):
+                yield
+            self._awake.rest()
+        else:
+            with clock_priority.woken_on(freezer.oldest(), self.processor):
+                yield
 
     def _send(self, side: Side, order: Order) -> None:
         failure = self._runner_of(side).send_order(order, self._order_limit_s)
@@ -180,9 +201,12 @@ class Sides:
         is_reference = side == "reference"
         return self._candidate.freezer.while_other_side_runs() if is_reference else nullcontext()
 
-    def _priority(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _priority(self) -> Iterator[None]:
         # Not on a GPU, where the judge spins for answers: on one core nothing else would run.
-        return clock_priority.realtime_priority() if self._on_host else nullcontext()
+        with clock_priority.realtime_priority() if self._on_host else nullcontext():
+            yield
+        self._awake.go_on()
 
     def require_frozen(self, *, everywhere: bool = False) -> None:
         """Reject a candidate if one of its processes runs while it is frozen.
@@ -233,7 +257,7 @@ class Sides:
             raise CandidateFaultError(fault_from_child(answer, "time", output))
         return answer[0]
 
-    def thaw_both(self) -> None:
+    def _thaw_both(self) -> None:
         """Let both sides run: a frozen side would not answer the next order."""
         self._candidate.freezer.thaw()
         self._fixture.freezer.thaw()

@@ -79,7 +79,7 @@ def new_run_settings(
     settings = _convert(raw, "the settings")
     require_workers(settings)
     _refuse_backend(settings)
-    _refuse_precheck(settings)
+    _refuse_unused_by_paper(settings)
     _refuse_unused_policy(arguments, settings)
     _refuse_unused_prices(arguments, settings)
     return settings
@@ -189,12 +189,21 @@ def _default_precheck(raw: Mapping[str, Any]) -> Precheck:
     return "on" if is_own_method and not is_computed else "off"
 
 
-def _refuse_precheck(settings: Settings) -> None:
-    """Raise UsageError for mended candidates under the paper's requests, which have none."""
-    if settings.precheck == "on" and settings.prompts == "paper":
+def _refuse_unused_by_paper(settings: Settings) -> None:
+    """Raise UsageError for a setting of the compact requests under the paper's, which ignore it."""
+    if settings.prompts != "paper":
+        return
+    if settings.precheck == "on":
         raise UsageError(
             "--precheck on needs --prompts compact: an attempt of the paper's has one answer"
         )
+    default = Settings()
+    for name in ("knowledge", "lessons"):
+        value = getattr(settings, name)
+        if value != getattr(default, name):
+            raise UsageError(
+                f"--{name} {value} needs --prompts compact: the paper's requests show none of it"
+            )
 
 
 def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:

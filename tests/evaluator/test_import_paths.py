@@ -62,24 +62,20 @@ def test_a_task_imports_the_users_package(package: Path, tmp_path: Path) -> None
     folders = checked_import_paths([str(package)], {"package": [SOURCE]})
     limits = Limits(import_s=10.0, check_s=10.0, time_s=0.05)
     rules = JudgeRules(import_paths=folders)
-    judge = Judge("cpu", limits, tmp_path / "scratch" / "judge", rules=rules)
+    importing = Judge("cpu", limits, tmp_path / "scratch" / "judge", rules=rules)
     try:
-        verdict = judge.judge(task, CANDIDATE)
-        if judge.level < 2:
+        verdict = importing.judge(task, CANDIDATE)
+        if importing.level < 2:
             pytest.skip("this machine's sandbox can't make a folder read-only")
         assert isinstance(verdict, Verdict)
         assert Outcome.CORRECT is verdict.verdict, verdict
     finally:
-        judge.close()
+        importing.close()
 
 
-def test_without_the_folder_a_task_is_told_of_the_flag(tmp_path: Path) -> None:
+def test_without_the_folder_a_task_is_told_of_the_flag(judge: Judge) -> None:
     """The message of a missing package names --import-path."""
-    judge = Judge("cpu", Limits(time_s=0.05), tmp_path / "judge")
-    try:
-        found = judge.measure(Task(name="package", source=SOURCE))
-    finally:
-        judge.close()
+    found = judge.measure(Task(name="package", source=SOURCE))
     assert isinstance(found, TaskProblem)
     assert "--import-path DIR" in found.reason
 
