@@ -213,7 +213,7 @@ def test_rules_are_stated_once() -> None:
         reference = replace(make_plan().reference, facts=facts)
         text = compact(make_plan(reference=reference)).stable_text
 
-        assert "- The output (float32) may differ" in text
+        assert "- Tolerance of the output, float32" in text
         assert "- TF32 in the reference" in text
         assert "Timed:" not in text
         assert "Checks:" not in text
