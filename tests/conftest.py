@@ -1,4 +1,4 @@
-"""Shared by all tests: one store of builds, and the mark of tests that run alone."""
+"""Shared by all tests: the settings of properties, and one store of builds."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ from hypothesis import HealthCheck, settings
 
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
-HERE = Path(__file__).parent
 # A busy machine is slow to draw and to run an example, and each run draws others.
 settings.register_profile(
     "tests", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
-# Tests that run alone: what they assert depends on measured times.
-ALONE_PATHS = (HERE / "whole",)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that run alone: `make test` runs them one by one, after all others."""
-    for item in items:
-        if any(item.path.is_relative_to(path) for path in ALONE_PATHS):
-            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make test` runs: parts of the tests, some beside each other (many tests wait, for a lease or
-# for a process), then the whole runs, which need the machine to themselves.  A test that fails is
-# run once more: limits are short, and other programs may have taken the processors.
+# for a process).  A test that fails is run once more when all parts are done: limits are short, whole
+# runs depend on measured times, and other programs may have taken the processors.
 # Usage: tests/gate.sh PYTHON
 set -u
 python=$1
@@ -13,13 +13,14 @@ at_once=$((2 * $(nproc)))
 ((at_once < 4)) && at_once=4
 
 # Those that take longest begin first.  The evaluator's tests are two parts of about the same length.
-order=(evaluator judge search fastbuild faults rest recipes supervisor network corpus)
+order=(whole evaluator judge search fastbuild faults rest recipes supervisor network corpus)
 judge_files=(tests/evaluator/test_evaluator_[a-k]*.py)
 other_files=()
 for file in tests/evaluator/test_*.py; do
     [[ " ${judge_files[*]} " == *" $file "* ]] || other_files+=("$file")
 done
 declare -A folders=(
+    [whole]="tests/whole"
     [judge]="${judge_files[*]}"
     [evaluator]="${other_files[*]} tests/release"
     [faults]="tests/faults"
@@ -33,12 +34,12 @@ declare -A folders=(
 named="${folders[*]}"
 folders[rest]="tests ${named//tests\//--ignore=tests/}"
 
-part() { # NAME ARGUMENTS...: those of its tests that may run beside others
+part() { # NAME ARGUMENTS...
     local name=$1
     shift
     # shellcheck disable=SC2086  # the folders are words
     "$python" -m pytest -o "cache_dir=$STARK_BUILD_STORE/cache-$name" \
-        -m "not ($left_out or alone)" "$@" ${folders[$name]}
+        -m "not ($left_out)" "$@" ${folders[$name]}
 }
 
 for name in "${order[@]}"; do
@@ -59,9 +60,4 @@ for name in "${order[@]}"; do # no failure is repeated before all parts are done
         failed=1
     fi
 done
-alone() {
-    "$python" -m pytest -o "cache_dir=$STARK_BUILD_STORE/cache-alone" \
-        -m "alone and not ($left_out)" "$@" tests/whole
-}
-alone || alone --last-failed --last-failed-no-failures none || failed=1
 exit $failed

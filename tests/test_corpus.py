@@ -1,7 +1,7 @@
 """The corpus: hostile candidates are not credited, honest ones are correct, none damages the judge.
 
-One warm judge judges all files.  After each hostile category the plain candidate is judged, so that
-damage to later candidates shows.
+One warm judge judges all files.  At the end the plain candidate is judged, so that damage to later
+candidates shows; so it is after each candidate that has crashed or hung.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def stage() -> Iterator[Scene]:
     with scene("cpu") as started:
         started.start()
         yield started
+        assert () == started.aftermath()
 
 
 def is_last_of_category(path: Path) -> bool:
@@ -81,5 +82,3 @@ def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None
         assert judged.verdict.is_correct, judged.text
     else:
         assert not judged.is_credited, judged.text
-    if is_hostile and is_last_of_category(path):
-        assert () == stage.aftermath()

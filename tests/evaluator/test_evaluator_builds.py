@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, settles
+from evaluator_samples import (
+    LIMITS,
+    ContextRecorder,
+    candidate,
+    descendants,
+    settles,
+    wrong_candidate,
+)
 
 from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildSlots, BuildStore, slots_here
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
@@ -17,23 +25,19 @@ from actors.evaluator.judge import Judge
 from actors.evaluator.ordered_judging import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
-from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from protocol.values import Outcome, Task, Verdict
 
-COMPILED = candidate(
+# Wrong on purpose: only the build counts, and the verdict comes without any timing.
+WRONG = candidate(
     before='''
 from torch.utils.cpp_extension import load_inline
 module = load_inline(name="stamped", functions=["scaled", "stamp"], cpp_sources="""
 torch::Tensor scaled(torch::Tensor x, double by) { return x * by; }
 std::string stamp() { return __TIME__; }
 """)
-print("built at", module.stamp())
 ''',
-    forward="return torch.relu(module.scaled(x, self.scale) + y) + self.bias",
+    forward="return torch.relu(module.scaled(x, self.scale) + y) - self.bias",
 )
-
-# Wrong on purpose where only the build counts: the verdict comes without any timing.
-WRONG = COMPILED.replace("+ self.bias", "- self.bias")
 
 WRITER = """
 # cpp_extension
@@ -73,13 +77,12 @@ def ahead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 def test_a_candidate_judged_twice_is_compiled_once(judge: Judge, task: Task) -> None:
     """The second judgement finds the first one's library, with the time of the first build."""
-    first = judge.judge(task, COMPILED)
-    second = judge.judge(task, COMPILED)
+    raises = WRONG.replace("return torch.relu", "raise ValueError(module.stamp()) #")
+    first, second = judge.judge(task, raises), judge.judge(task, raises)
     assert isinstance(first, Verdict)
     assert isinstance(second, Verdict)
-    assert (Outcome.CORRECT, Outcome.CORRECT) == (first.verdict, second.verdict), first.log
-    assert "built at" in first.log
-    assert first.log == second.log
+    assert re.search(r"ValueError: \d\d:\d\d:\d\d", first.reason), first
+    assert first.reason == second.reason
 
 
 def test_a_candidate_changes_nothing_in_the_store(
@@ -109,16 +112,17 @@ def test_a_stored_result_takes_no_build_slot(
     assert verdict.verdict is Outcome.WRONG
 
 
-def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(tmp_path: Path) -> None:
+def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(
+    judge: Judge, task: Task, tmp_path: Path
+) -> None:
     """Its unfinished folder is not a toolkit, its lock is free, and another builder can start."""
     store = BuildStore(tmp_path / "store")
     assert store.make_folders()
-    zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
-    zygote.ensure_started()
+    judge.judge(task, wrong_candidate())  # starts the zygote
     confinements = ConfinementFactory("cpu", LIMITS, (), store)
     before = descendants(os.getpid())
     for _attempt in range(2):
-        toolkit_builder: ChildClient[ToolkitPrepared] = zygote.spawn(
+        toolkit_builder: ChildClient[ToolkitPrepared] = judge.session.zygote.spawn(
             "builder",
             confinements.toolkit_confinement(store, ""),
             FromToolkitBuilder,
@@ -137,7 +141,6 @@ def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(tmp_path: Path)
         path for path in store.toolkits.iterdir() if not path.name.startswith(UNFINISHED_PREFIX)
     ]
     assert [store.toolkits / "lock"] == made
-    zygote.stop()
 
 
 def test_with_builds_ahead_verdicts_are_the_same_and_in_order(

@@ -12,7 +12,6 @@ with warnings.catch_warnings():
     import torch  # noqa: F401
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
-from actors.evaluator.fastbuild.request.added_headers import PYBIND
 from actors.evaluator.fastbuild.request.flag_set import FlagSet
 from actors.evaluator.fastbuild.store.build_store import BuildStore
 from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
@@ -25,4 +24,4 @@ def store(build_store: BuildStore) -> Path:
 
 @pytest.fixture(scope="session")
 def toolkit(store: Path) -> Toolkit:
-    return prepare_toolkit(store, [FlagSet(), FlagSet(cpp_headers=(PYBIND,))])
+    return prepare_toolkit(store, [FlagSet()])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from process_template import run_process
 
 from actors import failpoints
 from protocol.messages import Heartbeat
@@ -46,12 +45,9 @@ def test_the_command_and_the_actors_refuse_a_syntax_error(tmp_path: Path) -> Non
     agent = ["-m", "actors.agents", "--role", "coder", "--connect", "ipc://x", "--slot", "coder-0"]
     for argv in ([str(TOP / "supervisor.py"), "--task", "t.py", "--run-dir", "run"], agent,
                  ["-m", "actors.coordinator"]):  # fmt: skip
-        process = subprocess.run(
-            [sys.executable, *argv], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (2, 1) == (process.returncode, len(process.stderr.splitlines())), process.stderr
-        assert "coder has no point 'nowhere'" in process.stderr
+        status, lines = run_process(argv, tmp_path, environment)
+        assert (2, 1) == (status, len(lines)), lines
+        assert "coder has no point 'nowhere'" in lines[0]
     assert not (tmp_path / "run").exists()
 
 

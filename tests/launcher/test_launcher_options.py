@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from process_template import run_process
 
 from actors.launcher.backends import job_command
 from actors.launcher.options import BackendKind, LaunchOptions
@@ -109,14 +110,9 @@ def test_the_command_refuses_in_one_line_and_makes_nothing(
     (tmp_path / "t.py").write_text(
         "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(TOP / "supervisor.py"), "--task", "t.py", "--run-dir", "run", *argv],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    command = [str(TOP / "supervisor.py"), "--task", "t.py", "--run-dir", "run", *argv]
+    status, lines = run_process(command, tmp_path)
 
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert reason in done.stderr
+    assert (2, 1) == (status, len(lines))
+    assert reason in lines[0]
     assert not (tmp_path / "run").exists()

@@ -65,7 +65,7 @@ def test_every_view_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> None
     with watching(run) as client:
         seen = open_page(f"http://{client.host}/#token={client.token}")
         seen.wait_for_text(".headline", "30 of 30 attempts are done")
-        visit(seen, [0, 1, 2, 30])
+        visit(seen, [0, 30])
         assert "The run is over" in seen.text(".headline")
         assert "USD an attempt" in seen.text(".headline")
 
@@ -93,7 +93,7 @@ def test_hostile_texts_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> N
     with watching(run) as client:
         seen = open_page(f"http://{client.host}/#token={client.token}")
         seen.wait(".virtual-row")
-        visit(seen, [1, 2])
+        visit(seen, [1])
         assert 0 == seen.page.locator("#app img, #app script").count()
         seen.go(f"#/node/{TASK}/1/source")
         seen.wait_for_text(".text-view", "<img src=x onerror=alert(1)></script>")

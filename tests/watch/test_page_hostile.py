@@ -60,7 +60,7 @@ def routes() -> list[str]:
 
     task = quote(ATTACK, safe="")
     tabs = ("verdict", "source", "diff", "plan", "calls", "log", "profile", "cost")
-    nodes = [f"node/{task}/{number}/{tab}" for number in (1, 2) for tab in tabs]
+    nodes = [f"node/{task}/1/{tab}" for tab in tabs]
     return ["tree", "best", "fleet", "compare", "directives", *nodes]
 
 

@@ -1,4 +1,4 @@
-"""Pictures of page, report and terminal: `STARK_DOC_IMAGES=docs/images pytest …` makes them."""
+"""Pictures of page, report and terminal: `STARK_DOC_IMAGES=docs/images pytest -m long FILE`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def keep(seen: Any, name: str) -> None:
         (TOP / folder / f"{name}.png").write_bytes(with_palette(png))
 
 
+@pytest.mark.long  # what they show has its own tests
 @pytest.mark.timeout(600)  # a picture that is kept takes some seconds to be made small
 def test_screenshots(serve: Serve, open_page: OpenPage, tmp_path: Path) -> None:
     """Tree, node, best so far and fleet of a live run, and the report of an ended one."""
@@ -64,6 +65,7 @@ def test_screenshots(serve: Serve, open_page: OpenPage, tmp_path: Path) -> None:
     keep(seen, "report")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_screenshot_of_the_terminal(open_page: OpenPage, tmp_path: Path) -> None:
     """The live view, with its colours, as a terminal of 100 columns shows it."""

@@ -109,7 +109,7 @@ def test_every_tab_of_a_node(sample: PageSample, seen: SeenPage) -> None:
     seen.wait_for_text(".tab-panel", "nvcc -O3")
 
 
-@pytest.mark.parametrize("width", [320, 768, 1280])
+@pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.long), 1280])
 def test_no_view_scrolls_sideways(width: int, sample: PageSample, seen: SeenPage) -> None:
     """On a phone, a tablet and a desk no view is wider than its window."""
     seen.page.set_viewport_size({"width": width, "height": 800})
