@@ -39,7 +39,8 @@ LONG_CATEGORIES = {
         *("out of bounds", "precision", "races"),
     ),
     "honest": (
-        *("autograd", "blocks", "buffers", "constants", "exceptions", "files", "library", "modes"),
+        *("autograd", "blocks", "buffers", "constants", "exceptions", "files", "hooks", "library"),
+        "modes",
         *("names", "noise", "plain", "precision", "slow start", "torch.jit", "workspace"),
     ),
 }

@@ -57,7 +57,7 @@ def test_what_is_in_a_slot_is_what_a_draw_from_it_has(torch: ModuleType) -> None
         lambda: [
             torch.randn(6, 4).T,
             [torch.randint(0, 99, (40,)), torch.rand(33) > 0.5],
-            {"a": torch.randn(7, 3).half(), "b": torch.randn(5, dtype=torch.complex128)},
+            {"a": torch.randn(7, 3).half(), "b": torch.randn(35, dtype=torch.complex128)},
             torch.empty(0, 3),
             torch.tensor(3.0),
             4,
@@ -118,6 +118,21 @@ def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) ->
     assert not contents.is_mixing
     contents.fill(memory, COUNT, 1)
     slots: list[Any] = [inputs_of(contents, slot)[0] for slot in range(COUNT)]
+    for number, one in enumerate(slots):
+        assert not any(torch.equal(one, other) for other in slots[:number])
+
+
+@pytest.mark.parametrize("name", ["time steps", "scalar"])
+def test_a_tensor_of_few_contents_has_draws(torch: ModuleType, name: str) -> None:
+    """Two draws of a few whole numbers make so few mixes that results could be kept by them."""
+    small: dict[str, Any] = {
+        "time steps": lambda: torch.randint(0, 1000, (4,)),
+        "scalar": lambda: torch.rand(1) + 1,
+    }
+    contents, memory = made(torch, lambda: [torch.randn(64), small[name]()])
+    assert not contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    slots: list[Any] = [inputs_of(contents, slot)[1] for slot in range(COUNT)]
     for number, one in enumerate(slots):
         assert not any(torch.equal(one, other) for other in slots[:number])
 

@@ -40,6 +40,7 @@ MAX_DRAWS = 20  # until a draw has the layout of the slots
 # card draws faster, a host slower.
 LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 28, 5e10
 CHEAP_DRAW_S = 0.02  # a draw that takes no longer replaces one of the two before each block
+FEW_ELEMENTS = 16  # there are two to this power mixes of so many, more than calls of a timing
 MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
 # The last elements that are written, in each slot: nothing computed from earlier contents is right.
 LAST_SHARE, MIN_LAST, MAX_LAST = 256, 64, 1 << 16
@@ -185,15 +186,25 @@ class SlotContents:
             tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
             tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
             self._tensors.append(tensor)
-        if not any(tensor.is_mixed for tensor in self._tensors):
+        if not any(tensor.is_mixed for tensor in self._tensors) or self._has_few_contents():
             return False
         if works_on(self.values(self._tried(first, second))):
             self.is_mixing = True
         elif any(tensor.is_scaled for tensor in self._tensors):
             for tensor in self._tensors:
                 tensor.is_scaled = False
-            self.is_mixing = works_on(self.values(self._tried(first, second)))
+            works = not self._has_few_contents() and works_on(
+                self.values(self._tried(first, second))
+            )
+            self.is_mixing = works
         return self.is_mixing
+
+    def _has_few_contents(self) -> bool:
+        """Whether two draws make so few mixes of a tensor that calls would share one."""
+        return any(
+            tensor.is_mixed and not tensor.is_scaled and math.prod(tensor.leaf.shape) < FEW_ELEMENTS
+            for tensor in self._tensors
+        )
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return what a slot may hold, as bytes."""
