@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import torch
@@ -80,6 +80,8 @@ def look(
     measured = [_regime(name, file, model, batches, step_ms) for name in regimes]
     result = msgspec.structs.replace(found, regimes=measured)
     record = ModelRecord(path=str(file.path.resolve()), sha256=file_hash(file.path), batches=count)
+    if not found.groups:
+        _refuse_model(file, model)
     folder.remove(*LATER_FILES, "look.json")  # an older look is none of this model.json
     folder.write("model.json", record)
     folder.write_text("look.txt", "\n".join(look_lines(result)) + "\n")
@@ -192,6 +194,16 @@ def _first_run(run: Callable[[], None], device: torch.device, file: ModelFile) -
         synchronize(device)
     except (Exception, SystemExit) as error:  # the user's model may raise anything
         raise AdoptError(f"the first step raised {explained(error, file.path)}") from error
+
+
+def _refuse_model(file: ModelFile, model: torch.nn.Module) -> NoReturn:
+    """Raise AdoptError for a model of which no module was called."""
+    if any(model.children()):
+        raise AdoptError(f"{file.path}: a step calls no module of the model that build() returned")
+    raise AdoptError(
+        f"{file.path}: the {type(model).__name__} of build() has no submodules, and tasks are made"
+        " of these: return a module that has it as a part"
+    )
 
 
 def _result(

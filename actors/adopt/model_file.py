@@ -85,7 +85,10 @@ class ModelFile:
                 f"{self.path}: quality() returned a {type(figures).__name__}, expected a dict of"
                 " numbers"
             )
-        return {str(name): float(value) for name, value in figures.items()}
+        found: dict[str, float] = self._guarded(
+            "quality", lambda: {str(name): float(value) for name, value in figures.items()}
+        )
+        return found
 
     def _call(self, name: str) -> Any:
         return self._guarded(name, getattr(self._module, name))
@@ -111,7 +114,8 @@ class ModelFile:
 def explained(error: BaseException, file: Path) -> str:
     """Return an error of the user's code as one line: its place in `file`, its cause, advice."""
     said = first_line(error)
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [each.lineno for each in frames if Path(each.filename).resolve() == file.resolve()]
     if lines:
         said = f"{said} ({file.name}:{lines[-1]})"
     if error.__cause__ is not None:

@@ -89,7 +89,7 @@ def test_time_outside_of_modules_is_an_error_with_advice(tmp_path: Path) -> None
     model = tmp_path / "loose.py"
     model.write_text(
         "import torch\n"
-        "def build(): return torch.nn.Linear(4, 4)\n"
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
         "def batches(): return [((torch.randn(2, 4),), {})] * 3\n"
         "def step(model, batch):\n"
         "    return torch.sort(torch.randn(50_000)), model(*batch[0])\n"
@@ -277,6 +277,11 @@ CONTRACT = {
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
     "build() returned a dict, expected a torch.nn.Module": "def build(): return {}",
     "build() raised SystemExit: 3": "def build(): raise SystemExit(3)",
+    "the Linear of build() has no submodules": "",
+    "a step calls no module": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def step(model, batch): torch.randn(9).exp()"
+    ),
     "batches() is empty": "def batches(): return iter(())",
     "batches() raised StopAsyncIteration": "def batches(): raise StopAsyncIteration",
     "expected (args, kwargs)": "def batches(): yield torch.randn(2, 4)",
@@ -327,7 +332,7 @@ def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path:
     model = tmp_path / "mine.py"
     model.write_text(
         "import torch\n"
-        "def build(): return torch.nn.Linear(4, 4)\n"
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
         "def batches():\n"
         "    while True: yield (torch.randn(2, 4),), {}\n"
     )
