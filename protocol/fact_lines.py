@@ -137,6 +137,14 @@ def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, fl
     return {key: rate / PRODUCTS_OF_A_SPLIT for key, rate in known.items()}
 
 
+def split_products_us(facts: ReferenceFacts) -> float | None:
+    """Return the least time of a task's float32 products as sums of split ones; None: unknown."""
+    if facts.cost is None:
+        return None
+    rates = _split_rates(facts.cost, facts.rates).values()
+    return facts.cost.total_flops / max(rates) / 1e6 if rates else None
+
+
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
     if floor.us is None:
         return

@@ -144,10 +144,16 @@ def _bytes(value: Any) -> int:
 def median_step_ms(
     run: Callable[[], object], device: torch.device, seconds: float, least: int = 3
 ) -> float:
-    """Return the median time of `run`, which is called until `seconds` have passed."""
+    """Return the median time of `run`, which is called until `seconds` have passed.
+
+    At least so many times, but for calls that are longer than `seconds`: once.
+    """
     times: list[float] = []
     until = time.perf_counter() + seconds
-    while len(times) < least or (time.perf_counter() < until and len(times) < 1000):
+    while len(times) < 1000:
+        is_long = bool(times) and times[0] > seconds * 1e3
+        if time.perf_counter() >= until and (len(times) >= least or is_long):
+            break
         begun = time.perf_counter()
         run()
         if device.type == "cuda":

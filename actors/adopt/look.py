@@ -20,7 +20,8 @@ from actors.adopt.stage_folder import ModelRecord, StageFolder, file_hash
 
 LATER_FILES = ("report.md", "check.json", "fit.json", "take.json")  # the last one first
 REGIMES = ("eager", "compile", "cudagraph")
-PROFILED_ROUNDS = 3
+ROUNDS = 3  # of all batches, where these are looked at
+LONG_MS = 5_000.0  # of a round: one has to do
 STEP_S = 2.0  # for the median time of a step
 SHOWN = 16  # lines of the table
 
@@ -67,7 +68,7 @@ def look(
     run = steps_of(file, model, batches)
     _first_run(run, device, file)
     step_ms = median_step_ms(run, device, STEP_S) / len(batches)
-    rounds = PROFILED_ROUNDS if step_ms * len(batches) < 5_000 else 1
+    rounds = rounds_of(step_ms, len(batches))
 
     def rounds_of_steps() -> None:
         for _ in range(rounds):
@@ -84,6 +85,11 @@ def look(
     folder.write_text("look.txt", "\n".join(look_lines(result)) + "\n")
     folder.write("look.json", result)
     return result
+
+
+def rounds_of(step_ms: float, batches: int) -> int:
+    """Return how often all batches are run where their calls are looked at."""
+    return ROUNDS if step_ms * batches < LONG_MS else 1
 
 
 def opened_model(folder: StageFolder) -> tuple[ModelFile, ModelRecord]:

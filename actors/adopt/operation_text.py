@@ -48,7 +48,7 @@ TORCH = frozenset(
 )
 METHODS = frozenset(
     [
-        *("reshape", "view", "permute", "transpose", "contiguous", "expand", "clone", "repeat"),
+        *("reshape", "permute", "transpose", "contiguous", "expand", "clone", "repeat"),
         *(
             "select",
             "new_zeros",
@@ -180,6 +180,12 @@ def _made_like_input(node: fx.Node) -> str:
     return f"{text[:-1]}{', ' if text[-2] != '(' else ''}device={first}.device)"
 
 
+def _view(node: fx.Node) -> str:
+    """Return a reshape: where gradients are wanted attention may give its result other strides."""
+    name = "view" if isinstance(node.args[1], torch.dtype) else "reshape"
+    return _call(f"{_value(node.args[0])}.{name}", node.args[1:], node.kwargs)
+
+
 SPECIAL: dict[str, Callable[[fx.Node], str]] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
@@ -188,6 +194,7 @@ SPECIAL: dict[str, Callable[[fx.Node], str]] = {
     "to": _conversion,
     "_to_copy": _conversion,
     "slice": _slice,
+    "view": _view,
     **dict.fromkeys(
         ("arange", "zeros", "ones", "full", "empty", "scalar_tensor"), _made_like_input
     ),

@@ -13,7 +13,7 @@ from actors.adopt.call_recorder import recorded_calls
 from actors.adopt.capture_shares import capture_shares
 from actors.adopt.captures import FOLDER, CaptureWriter, capturing
 from actors.adopt.errors import AdoptError
-from actors.adopt.look import Look, each_step, opened_model, steps_of
+from actors.adopt.look import Look, each_step, opened_model, rounds_of, steps_of
 from actors.adopt.model_file import Batch, ModelFile, device_of
 from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.operation_text import UntranslatableError
@@ -24,7 +24,6 @@ from actors.adopt.taken_tasks import NotTaken, Options, Take, TakenTask
 from actors.adopt.task_making import ModelSteps, TaskMaker, costly_kinds
 
 LATER_FILES = ("report.md", "check.json", "fit.json")  # the last one first
-ROUNDS = 3  # of all batches, to learn how long calls take
 
 
 def take(folder: StageFolder, options: Options, say: Callable[[str], None]) -> Take:
@@ -88,7 +87,8 @@ class _TakeStage:
         self._look = look
         self._steps = steps
         self._writer = CaptureWriter(folder, options.cap)
-        self._maker = TaskMaker(folder, options, steps, self._writer, ROUNDS)
+        self._rounds = rounds_of(look.step_ms, steps.count)
+        self._maker = TaskMaker(folder, options, steps, self._writer, self._rounds)
         self._tasks: list[TakenTask] = list(before.tasks) if before else []
         self._not_taken: list[NotTaken] = list(before.not_taken) if before else []
         self._writer.bytes = before.captured_bytes if before else 0
@@ -225,10 +225,10 @@ class _TakeStage:
         with recorded_calls(
             self._model, {group.name: group.sites for group in groups}, self._steps.device
         ) as calls:
-            for _ in range(ROUNDS):
+            for _ in range(self._rounds):
                 self._steps.run()
         wanted = {group.name: costly_kinds(calls[group.name]) for group in groups}
-        shares, is_whole = capture_shares(wanted, ROUNDS, self._writer.room)
+        shares, is_whole = capture_shares(wanted, self._rounds, self._writer.room)
         self._writer.is_full |= not is_whole
         recorded = {group.name: (group.sites, shares[group.name]) for group in groups}
         with capturing(self._model, recorded, self._writer) as sets:

@@ -57,7 +57,7 @@ class VariationFigures(Value, frozen=True, kw_only=True):
     asked: int  # attempts of all runs when they are finished
     usd: float | None  # a task, on average; None as soon as one price is unknown
     minutes: float | None  # a task, on average
-    usd_per_percent: float | None  # for each 1 % of the tasks' time saved
+    usd_per_percent: float | None  # for each 1 % saved of the time of the tasks that count
 
 
 def comparable(runs_by_label: Mapping[str, SeedRuns]) -> dict[str, SeedRuns]:
@@ -85,6 +85,7 @@ def variation_figures(runs: SeedRuns, counted: SeedRuns, first: SeedRuns) -> Var
     rows = [row for run in counted.values() for row in run.rows]
     attempts = sum(row.attempts for row in every)
     usd = mean_price([row.usd for row in every if row.attempts or row.usd])
+    spent = mean_price([row.usd for row in rows])  # on the tasks whose gain counts
     minutes = [row.minutes for row in every if row.minutes is not None]
     gain = estimate([run_gain(run) for run in counted.values() if run.rows])
     shared = sorted(seed for seed in {*counted} & {*first} if counted[seed].rows)
@@ -109,7 +110,7 @@ def variation_figures(runs: SeedRuns, counted: SeedRuns, first: SeedRuns) -> Var
         asked=sum(run.budget * len(run.rows) for run in runs.values()),
         usd=usd,
         minutes=fmean(minutes) if minutes else None,
-        usd_per_percent=usd / saved if usd is not None and saved > 0 else None,
+        usd_per_percent=spent / saved if spent is not None and saved > 0 else None,
     )
 
 

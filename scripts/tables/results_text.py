@@ -217,13 +217,13 @@ def _means(page: RunPage) -> str:
     if not won:
         return ""
     gains = [1.0] * (len(judged) - len(won)) + won
-    text = f"Against eager, {_mean(gains)} of the judged"
+    text = f"Against eager, geometric means with 1× where none is faster: {_mean(gains)} of the"
+    text += f" {len(judged)} judged"
     missing = len(page.tasks) - len(judged)
     if missing:
         every = [1.0] * missing + gains
         text += f", {_mean(every)} of all {len(every)} with 1× for those that are not judged"
-    text += f" (geometric means; 1× where none is faster); median {times(median(gains))}"
-    text += f", {times(gains[0])} to {times(gains[-1])}"
+    text += f"; median {times(median(gains))}, {times(gains[0])} to {times(gains[-1])}"
     others = {
         "torch.compile": [task.row.speed_compile for task in judged],
         "max-autotune": [task.row.speed_max_autotune for task in judged],

@@ -93,10 +93,10 @@ def description_lines(
     answered = f": {answered_by}" if answered_by else ""
     devices = _distinct(device for one in runs for device in one.devices)
     lines = [
-        f"Device: {'; or '.join(devices)}; backend {first.backend}",
-        f"Answered by: model {', '.join(models)}{server}{answered}{_prices(first)}",
+        f"Device: {'; or '.join(devices)}; backend {_named(runs, 'backend')}",
+        f"Answered by: model {', '.join(models)}{server}{answered}{_prices(runs)}",
         f"Judged: {_dates(runs)}, by commit {commit or 'unknown: a run stores none (--commit)'}",
-        f"Correct: {TOLERANCE}; precision {first.rules.precision}{_tf32(runs)}",
+        f"Correct: {TOLERANCE}; precision {_named(runs, 'rules.precision')}{_tf32(runs)}",
         f"torch.compile: {_compiled(runs)}",
         f"Again: `{command}`{_origin_note(command, first)}",
     ]
@@ -148,10 +148,16 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _prices(settings: Settings) -> str:
+def _named(runs: Sequence[RunDescription], setting: str) -> str:
+    """Return the values of a setting in the runs, which may vary it."""
+    return " or ".join(_distinct(str(_value(one.settings, setting)) for one in runs))
+
+
+def _prices(runs: Sequence[RunDescription]) -> str:
     """Return what a million tokens cost, of each model that has a price."""
-    found = [_price(price) for _, price in sorted(settings.prices.items())]
-    return f"; {', '.join(dict.fromkeys(found))} a million tokens" if found else ""
+    prices = {name: price for one in runs for name, price in one.settings.prices.items()}
+    found = _distinct(_price(price) for _, price in sorted(prices.items()))
+    return f"; {', '.join(found)} a million tokens" if found else ""
 
 
 def _price(price: Price) -> str:

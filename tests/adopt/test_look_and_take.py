@@ -20,10 +20,12 @@ from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import no_winner_line
+from actors.adopt.module_graph import module_graph
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_proof import load_task
+from actors.adopt.task_text import task_text
 from actors.exit_status import ExitStatus
 from scripts import adopt
 
@@ -304,6 +306,20 @@ def test_a_file_that_breaks_the_contract_is_reported_in_one_line(
     assert message in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_view_becomes_a_reshape() -> None:
+    """Attention gives its result other strides where gradients are wanted: a view would raise."""
+
+    class Joined(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(6, 4) * 2 + x.view(torch.int32).view(6, 4)
+
+    values = torch.randn(2, 3, 4)
+    text = task_text(module_graph(Joined(), (values,), {}), Joined(), [values], "")
+    model = load_task(text.source, "joined")["Model"]()
+    assert torch.equal(Joined()(values), model(values))
+    assert torch.equal(Joined()(values), model(torch.randn(3, 2, 4).transpose(0, 1).copy_(values)))
 
 
 def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path: Path) -> None:

@@ -24,13 +24,19 @@ from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import parse_reply
 from actors.agents.requests.ledger import STANCES, fitting_stances, one_line
-from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
-from protocol.facts import OperationTime, ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.facts import (
+    DeviceRates,
+    OperationTime,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+    VerdictFacts,
+)
 from protocol.layouts import Leaf, Nest
 from protocol.messages import AgentWork
 from protocol.release import Judged
@@ -184,6 +190,15 @@ def test_facts_are_shown_where_they_are_known() -> None:
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the reference's floor" in request.varying_text
     assert "Fuse. | 20.0 µs, 5 × floor, 2 × parent" in request.varying_text
+    split = ReferenceFacts(floor=TaskFloor(memory_us=4.0, matrix_us=90.0))
+    faster = replace(reference, facts=split)  # by products of a lower precision
+    text = compact(make_plan(node=node, reference=faster, ledger=LEDGER)).varying_text
+    assert "3.33 × eager, below the reference's floor, 3 × its bytes" in text
+    cost = TaskCost(flops={"float32": 2e9})
+    rates = DeviceRates(tflops={"float32": 20.0, "bfloat16": 600.0})
+    near = replace(faster, facts=replace(split, cost=cost, rates=rates))
+    text = compact(make_plan(node=node, reference=near, ledger=LEDGER)).varying_text
+    assert "below the reference's floor, 1.2 × its split products" in text
 
 
 def test_rules_are_stated_once() -> None:
@@ -247,19 +262,6 @@ def test_a_result_says_how_much_of_the_tolerance_is_left() -> None:
     assert "largest error 0.54 of the tolerance" in compact(make_plan(node=near)).varying_text
     exact = replace(FAST, verdict=replace(FAST.verdict, max_error=0.001))
     assert "of the tolerance" not in compact(make_plan(node=exact)).varying_text
-
-
-def test_lines_keep_their_numbers_where_blank_ones_and_docstrings_are_left_out() -> None:
-    """An edit names the lines of the whole file."""
-    source = 'import torch\n\nclass Model:\n    """Halves."""\n    def forward(self, x):\n'
-    source += '        """x / 2"""\n        return x / 2\n'
-    shown = numbered(source, left_out=docstring_lines(source))
-    assert "1\timport torch\n3\tclass Model:\n5\t    def forward(self, x):\n" in shown
-    assert shown.endswith("\n7\t        return x / 2\n")
-    assert "Halves" not in shown
-    only = 'def f():\n    """All there is."""\n'
-    assert not docstring_lines(only)
-    assert not docstring_lines("not python (")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

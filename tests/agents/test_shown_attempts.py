@@ -13,6 +13,7 @@ from actors.agents.models.replay_key import without_measurements
 from actors.agents.requests.attempts import MAX_CHANGES, MAX_FASTEST_CODE
 from actors.agents.requests.facts import LABEL_WORDS
 from actors.agents.requests.ledger import sentences
+from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.request import Request, SectionKind
 from actors.agents.requests.styles import make_request
 from actors.evaluator.labels import labels
@@ -214,3 +215,16 @@ def test_whole_sentences_are_left_of_a_long_idea() -> None:
     assert sentences("One. Two three. Four five six.", 20) == "One. Two three."
     assert sentences("One. Two.", 20) == "One. Two."
     assert "cards" in get_args(SectionKind)
+
+
+def test_lines_keep_their_numbers_where_blank_ones_and_docstrings_are_left_out() -> None:
+    """An edit names the lines of the whole file."""
+    source = 'import torch\n\nclass Model:\n    """Halves."""\n    def forward(self, x):\n'
+    source += '        """x / 2"""\n        return x / 2\n'
+    shown = numbered(source, left_out=docstring_lines(source))
+    assert "1\timport torch\n3\tclass Model:\n5\t    def forward(self, x):\n" in shown
+    assert shown.endswith("\n7\t        return x / 2\n")
+    assert "Halves" not in shown
+    only = 'def f():\n    """All there is."""\n'
+    assert not docstring_lines(only)
+    assert not docstring_lines("not python (")

@@ -13,6 +13,7 @@ from sample_kinds import (
     depthwise,
     flat,
     gemm,
+    half_product,
     layer_norm,
     linear,
     max_pool,
@@ -118,6 +119,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-wgmma-half": [half_product(64, 256, 192), half_product(4096, 4096, 4096, is_timed=True)],
     "cuda-cublas-bf16x3": [
         products(1, 60, 36, 100),
         products(3, 64, 132, 96),

@@ -81,6 +81,20 @@ def gemm(
     )
 
 
+def half_product(m: int, n: int, k: int, *, is_timed: bool = False) -> Sample:
+    """C = A B^T in bfloat16, which has 8 bits."""
+    return Sample(
+        inputs=[(m, k), (n, k)],
+        outputs=[(m, n)],
+        sizes=[m, n, k],
+        compute=lambda a, b: a @ b.T,
+        tolerance=4e-3,
+        flops=2.0 * m * n * k,
+        is_timed=is_timed,
+        dtype=torch.bfloat16,
+    )
+
+
 def product_maxima(m: int, n: int, k: int, *, is_timed: bool = False) -> Sample:
     """The maximum of each row of A B^T in bfloat16, which has 8 bits; torch stores the product."""
     return Sample(

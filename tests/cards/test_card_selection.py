@@ -80,13 +80,16 @@ def test_laws_of_the_choice(
     assert len("\n".join(card_lines(cards)).encode()) <= MAX_CARDS * MAX_CARD_BYTES
 
 
+HOPPER_HALF = ["cuda-cublaslt-epilogue", "cuda-tma-tile", "cuda-wgmma-half"]
+
+
 @pytest.mark.parametrize(
     ("statement", "inputs", "first"),
     [
         ("x = x.cumsum(1)", "float32[64, 4096]", ["cuda-row-scan"]),
         ("x = x.cumsum(1)", "float32[4, 1048576]", ["cuda-row-scan", "cuda-scan-look-back"]),
-        ("x = x @ x.T", "bfloat16[4096, 64]", ["cuda-mma-half"]),
-        ("x = x @ x.T", "float16[4096, 64]", ["cuda-mma-half"]),
+        ("x = x @ x.T", "bfloat16[4096, 64]", HOPPER_HALF),
+        ("x = x @ x.T", "float16[4096, 64]", HOPPER_HALF),
     ],
 )
 def test_scans_and_halves_have_cards(statement: str, inputs: str, first: list[str]) -> None:

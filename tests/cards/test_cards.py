@@ -68,6 +68,14 @@ def test_a_card_is_short_measured_and_allowed(card: Card) -> None:
     assert text.isascii()
 
 
+def test_a_card_with_bulk_copies_has_the_fence_before_a_slot_is_filled_again() -> None:
+    """Two LayerNorms of a model were wrong without it: their loads were overtaken by the copy."""
+    copying = [card for card in of_backend("cuda") if "cp.async.bulk" in card.code]
+
+    assert copying
+    assert [] == [card.name for card in copying if "fence.proxy.async" not in card.text]
+
+
 def test_every_card_has_a_sample_and_a_harness() -> None:
     """No card is without a test of its result."""
     names = {card.name for card in CARDS}

@@ -268,7 +268,7 @@ def test_the_rules_are_the_judges_own_numbers() -> None:
     )
     described = TaskDescribed(tolerances=(tolerance,), tf32_convolutions=True)
     text = "\n".join(rule_lines(described, "cuda", ["shifted", "sparse"], 3, JudgeRules()))
-    parts = ["0.0001 times", "2.5 on one draw", "8 times eager's own", "3e-07", "float64"]
+    parts = ["0.0001 x", "2.5 on one draw", "8 x eager's own", "3e-07", "float64"]
     parts += ["matrix products: off", "convolutions: on", "shifted, sparse", "at least 3"]
     assert [part for part in parts if part not in text] == []
     assert "TF32 in" not in "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))

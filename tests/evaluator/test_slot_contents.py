@@ -24,9 +24,9 @@ def made(torch: ModuleType, draw: Any) -> tuple[SlotContents, SlotMemory]:
     from actors.evaluator.children.tensors.input_slots import SlotMemory
     from actors.evaluator.children.tensors.tensor_bytes import layout_of
 
-    def seeded(seed: int) -> list[object]:
+    def seeded(seed: int, kind: str = "plain") -> list[object]:
         torch.manual_seed(seed)
-        return list(draw())
+        return list(draw() if kind == "plain" else draw(kind))
 
     layout = layout_of(seeded(0))
     contents = SlotContents(layout, seeded)
@@ -100,7 +100,7 @@ def test_a_change_is_seen(torch: ModuleType) -> None:
     ["sorted", "permutation", "probabilities", "one-hot", "symmetric", "unit rows"],
 )
 def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) -> None:
-    """Such a tensor is a draw in each slot; the tensor beside it is mixed."""
+    """Each slot has a draw of its own, so that nothing computed from such a tensor comes again."""
 
     def draw() -> list[Any]:
         square = torch.randn(8, 8)
@@ -115,12 +115,20 @@ def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) ->
         return [structured[name], torch.randn(64)]
 
     contents, memory = made(torch, draw)
+    assert not contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    slots: list[Any] = [inputs_of(contents, slot)[0] for slot in range(COUNT)]
+    for number, one in enumerate(slots):
+        assert not any(torch.equal(one, other) for other in slots[:number])
+
+
+def test_a_tensor_that_is_the_same_in_all_draws_stays(torch: ModuleType) -> None:
+    """A constant mask does not keep the values beside it from being mixed."""
+    contents, memory = made(torch, lambda: [torch.ones(8, 8).tril(), torch.randn(64)])
     assert contents.is_mixing
     contents.fill(memory, COUNT, 1)
-    draws = [each[0].view(torch.uint8) for each in contents._draws]
     for slot in range(COUNT):
-        whole = contents.written(slot)[0]
-        assert any(torch.equal(whole, each) for each in draws)
+        assert torch.equal(torch.ones(8, 8).tril(), inputs_of(contents, slot)[0])  # type: ignore[arg-type]
 
 
 def test_where_nothing_can_be_mixed_each_slot_has_a_draw(torch: ModuleType) -> None:
@@ -161,6 +169,25 @@ def test_replaced_contents_are_new_and_known(torch: ModuleType, length: int) -> 
     assert not is_changed(contents, memory, 0)
     contents.fill(memory, COUNT, 3)
     assert not is_changed(contents, memory, 1)
+
+
+def test_slots_of_one_block_hold_draws_of_several_kinds(torch: ModuleType) -> None:
+    """They are what outputs are compared with; a kind with another layout is left out."""
+
+    def draw(kind: str = "plain") -> list[Any]:
+        drawn = {"plain": torch.randn(64), "shifted": torch.randn(64) + 100}
+        return [drawn[kind] if kind in drawn else torch.randn(65)]
+
+    contents, memory = made(torch, draw)
+    contents.fill(memory, COUNT, 1)
+    before = inputs_of(contents, 3)[0]
+    contents.prepare_replacement(1, 2, "shifted")
+    contents.prepare_replacement(3, 2, "sparse")
+    contents.replace(memory)
+    assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))
+    shifted: Any = memory.values()[1][0]
+    assert float(shifted.min()) > 50
+    assert torch.equal(before, memory.values()[3][0])  # type: ignore[arg-type]
 
 
 def test_large_tensors_are_mixed_of_both_draws(torch: ModuleType) -> None:

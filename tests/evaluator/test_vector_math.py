@@ -58,7 +58,7 @@ def test_each_function_is_called_on_one_element_in_both_precisions() -> None:
 def test_a_childs_first_call_is_as_precise_as_its_second() -> None:
     """A fork of the zygote on a busy machine computes its first parallel call right.
 
-    Without the zygote's calls one of about a hundred forks computed half of it in low precision.
+    Without the zygote's calls some forks in a thousand computed half of it in low precision.
     """
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: sum(range(10000))"])

@@ -49,6 +49,7 @@ done
 cat $source; } > $out
 """
 NVCC = """#!/bin/sh
+echo "$@" >> "$NOTES/nvcc"
 for word in "$@"; do
   case $word in *.cu) s=$word;; esac
   case $before in --keep-dir) k=$word;; -o) o=$word;; esac
@@ -249,6 +250,18 @@ def test_a_device_half_with_thrust_stays_whole(
     assert BODY not in input_of(notes, "cudafe++")
     assert input_of(notes, "cicc").count("int mine;") == 1
     assert BODY in input_of(notes, "cicc")
+
+
+def test_kernels_of_thrust_are_optimised_on_all_processors(
+    build: Callable[..., tuple[CudaCompilation, str]], notes: Path
+) -> None:
+    """A sort has eleven kernels: one processor took a second longer.  Others stay as torch's."""
+    build("#include <thrust/sort.h>\n")
+    assert "--split-compile=0" in input_of(notes, "nvcc")
+    build("#include <thrust/sort.h>\n", probe=True, added=("thrust/sort.h",))
+    assert "--split-compile=0" in input_of(notes, "nvcc")
+    build("#include <cub/block/block_reduce.cuh>\n")
+    assert "--split-compile=0" not in input_of(notes, "nvcc")
 
 
 def test_a_device_half_is_parsed_once_where_the_host_half_stays_whole(

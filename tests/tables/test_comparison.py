@@ -17,7 +17,12 @@ from table_samples import PROBLEM, rows_of, solved, unsolved
 from actors.cli import UsageError
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from scripts.comparison.comparison_arguments import parse_arguments
-from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
+from scripts.comparison.comparison_figures import (
+    comparable,
+    estimate,
+    run_gain,
+    variation_figures,
+)
 from scripts.comparison.comparison_runs import check_runs
 from scripts.comparison.comparison_text import comparison_text
 from scripts.tables.markdown_table import DASH
@@ -119,6 +124,16 @@ def test_all_variations_count_the_same_tasks() -> None:
     assert lines[waiting.task].count(DASH) == 2
     none = comparison_text({"a": {0: rows_of(waiting)}})
     assert not [word for word in ("1.00", "0.0 %") if word in none]
+
+
+def test_dollars_for_a_percent_are_of_the_tasks_that_count() -> None:
+    """What was paid for a task that waits for its verdict has saved nothing yet."""
+    waiting = replace(unsolved(2), state=ProblemState.UNFINISHED, attempts=0, usd=7.0)
+    run = rows_of(replace(solved(1, 2.0), usd=1.0), waiting)
+    counted = comparable({"a": {0: run}})["a"]
+    figures = variation_figures({0: run}, counted, counted)
+    assert figures.usd == 4.0
+    assert figures.usd_per_percent == pytest.approx(1.0 / 50.0)
 
 
 def test_a_task_without_a_correct_candidate_says_so() -> None:

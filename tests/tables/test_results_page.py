@@ -103,7 +103,7 @@ def test_a_stopped_run_lists_what_was_begun(tmp_path: Path) -> None:
     assert "| level1_3_New" not in page
     assert "[level1_3_New]" not in page
     assert "2 of 3 problems judged: 1 with a correct candidate, 1 with a faster one" in page
-    assert "1.58× of the judged, 1.36× of all 3 with 1× for those that are not judged" in page
+    assert "1.58× of the 2 judged, 1.36× of all 3 with 1× for those that are not judged" in page
     assert "1 were not begun" in page
 
 
@@ -118,7 +118,7 @@ def test_what_is_not_judged_yet_counts_in_no_mean(tmp_path: Path) -> None:
     sample.db.close()
     page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
     assert "1 of 2 problems judged: 1 with a correct candidate, 1 with a faster one" in page
-    assert "Against eager, 2.50× of the judged, 1.58× of all 2" in page
+    assert ": 2.50× of the 1 judged, 1.58× of all 2" in page
     assert (
         "of the judged, against eager: 100.0 % for p = 1, 100.0 % for p = 1.5, 100.0 % for p = 2"
         in page

@@ -82,7 +82,8 @@ class FittedForward:
     def __init__(self, site, winner):
         self.site = site
         self.replaced = {key: vars(site)[key] for key in KEYS if key in vars(site)}
-        self.__signature__ = inspect.signature(self.original)
+        own = self.replaced.get("forward") or type(site).forward.__get__(site)
+        self.__signature__ = inspect.signature(own)
         self.winner = winner["name"]
         self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
         self.output = as_tuples(winner["output"])
@@ -100,10 +101,12 @@ class FittedForward:
         _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
 
-    @property
-    def original(self):
-        """The module's own forward; that of its class may be replaced at any time."""
-        return self.replaced.get("forward") or type(self.site).forward.__get__(self.site)
+    def original(self, *args, **kwargs):
+        """Call the module's own forward; that of its class may be replaced at any time."""
+        own = self.replaced.get("forward")
+        if own is not None:
+            return own(*args, **kwargs)
+        return type(self.site).forward(self.site, *args, **kwargs)
 
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():

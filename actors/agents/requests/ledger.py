@@ -8,6 +8,7 @@ import textwrap
 
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
+from protocol.fact_lines import split_products_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
@@ -99,10 +100,7 @@ def _figures(
     entry: LedgerEntry, score_us: float, reference: Reference, times: dict[int, float]
 ) -> str:
     """Return an attempt's time, as a multiple of the floor, and what its step gave."""
-    parts = [duration(score_us)]
-    least = least_us(reference)
-    if least and score_us * BEYOND_FLOOR >= least:
-        parts.append(f"{score_us / least:.3g} × floor")
+    parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")]
     if entry.parent in times:
         parts.append(f"{times[entry.parent] / score_us:.3g} × parent")
     return ", ".join(parts)
@@ -122,12 +120,26 @@ def comparisons(score_us: float, reference: Reference) -> list[str]:
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    return [*found, *_floor_shares(score_us, reference, "the reference's floor")]
+
+
+def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]:
+    """Return a time as a multiple of the floor; below it, of what is left of the floor.
+
+    Split products of a lower precision take less than the reference's, and the bytes stay.
+    """
     least = least_us(reference)
-    if least and score_us * BEYOND_FLOOR < least:
-        found.append("below the reference's floor")
-    elif least:
-        found.append(f"{score_us / least:.3g} × the reference's floor")
-    return found
+    if not least:
+        return []
+    if score_us * BEYOND_FLOOR >= least:
+        return [f"{score_us / least:.3g} × {name}"]
+    known = reference.facts
+    bytes_us = known.floor.parts.get("bytes", 0.0) if known and known.floor else 0.0
+    split_us = (split_products_us(known) or 0.0) if known else 0.0
+    left, what = max((bytes_us, "its bytes"), (split_us, "its split products"))
+    if not left or score_us * BEYOND_FLOOR < left:
+        return [f"below {name}"]
+    return [f"below {name}", f"{score_us / left:.3g} × {what}"]
 
 
 def stance(work: AgentWork) -> str:

@@ -81,7 +81,10 @@ class WrongElements:
             if allowed and not math.isinf(error):
                 tolerance = allowed * (abs(expected) + rms)
                 own = abs(piece.eager[place].item() - expected)
-                text += f": off by {error:.2g}, allowed {tolerance:.2g}, eager's own {own:.2g}"
+                text += (
+                    f": off by {error:.2g}, allowed {tolerance:.2g} (RMS {rms:.3g}), eager's own "
+                    f"{own:.2g}"
+                )
             self.errors.append((error, -(piece.begin + place), text))
         self.errors = heapq.nlargest(SHOWN_ERRORS, self.errors)
 

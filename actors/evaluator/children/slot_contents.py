@@ -3,9 +3,10 @@
 Drawing the inputs of hundreds of calls takes seconds where `get_inputs` draws on the host; mixing
 takes as long as copying.  What holds for the element at one place of every draw holds for the mix.
 A factor for each slot makes floating values differ from those of all others (`slot_scaling`).
-What is a property of many elements (sorted, distinct, rows that add up to one) may not: such a
-tensor is taken whole from one of the draws, and a task of which nothing can be mixed, or which does
-not work on the mix, has a draw of its own in each slot.  Trusted; runs in the referee.
+What is a property of many elements (sorted, distinct, rows that add up to one) may not.  A task
+with such a tensor, or which does not work on the mix, has a draw of its own in each slot: of two
+draws a candidate could remember all that it computes from the tensor.  Trusted; runs in the
+referee.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from actors.evaluator.ipc.layout_checks import (
     slot_bytes,
     tensor_leaves,
 )
+from actors.evaluator.ipc.orders import InputKind
 
-Draw = Callable[[int], list[object]]  # the task's inputs for a seed
+Draw = Callable[..., list[object]]  # the task's inputs for a seed, and a kind of draw
 
 MAX_DRAWS = 20  # until a draw has the layout of the slots
 # With more bytes of inputs a block has few calls, and draws that are this fast need no mixing: a
@@ -47,13 +49,16 @@ TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half pre
 # the speed of a copy.
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 MIN_WORDS = 1 << 12
+# All slots are written piece by piece, for so many bytes of them together: the cache has the piece
+# of both draws for the next slot, and what was mixed until it is scaled.
+PIECE_BYTES = {"cuda": 24 << 20, "cpu": 1 << 21}
 
 
 class MixedTensor:
     """One tensor of the inputs: its bytes in two draws, and how they were mixed last."""
 
     def __init__(self, leaf: Leaf, begin: int, *, is_mixed: bool) -> None:
-        """`begin`: where its bytes begin in a slot; `is_mixed`: else it is taken whole."""
+        """`begin`: where its bytes begin in a slot; `is_mixed`: else all draws of it are equal."""
         self.leaf = leaf
         self.begin = begin
         self.is_mixed = is_mixed
@@ -93,8 +98,12 @@ class MixedTensor:
             places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
-        torch.where(self._chosen, first, second, out=places)
-        self._scaled(places, self._factors)
+        chosen = self._chosen.expand(places.shape)
+        piece = PIECE_BYTES[first.device.type] // (count * item) or len(first)
+        for begin in range(0, len(first), piece):
+            part = slice(begin, begin + piece)
+            torch.where(chosen[:, part], first[part], second[part], out=places[:, part])
+            self._scaled(places[:, part], self._factors)
         if self._last is not None:
             turned = self._turned(self._last, self._chosen, first, second)
             places.scatter_(1, self._last, self._scaled(turned, self._factors))
@@ -157,7 +166,7 @@ class SlotContents:
         self._draws: list[list[torch.Tensor]] = []  # the bytes of each tensor, of two draws
         self._seed = 0  # of the draws in the slots, where each has its own
         self._oldest = 0
-        self._replaced: tuple[int, list[torch.Tensor]] | None = None  # a slot and its new contents
+        self._replaced: dict[int, list[torch.Tensor]] = {}  # new contents, by slot
 
     def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
         """Find out which tensors can be mixed, and whether the task works on the mix."""
@@ -170,7 +179,9 @@ class SlotContents:
         begins = offsets(self.layout, SLOT_ALIGNMENT)
         self._tensors = []
         for leaf, begin, one, other in zip(leaves, begins, first, second, strict=False):
-            is_mixed = bool(leaf.nbytes) and _can_mix(leaf, one, other)
+            is_mixed = bool(leaf.nbytes) and not torch.equal(one, other)
+            if is_mixed and not _can_mix(leaf, one, other):
+                return False
             tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
             tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
             self._tensors.append(tensor)
@@ -209,7 +220,7 @@ class SlotContents:
 
     def fill(self, memory: SlotMemory, count: int, seed: int) -> None:
         """Write fresh inputs into the first `count` slots."""
-        self._seed, self._replaced = seed, None
+        self._seed, self._replaced = seed, {}
         if not self.is_mixing:
             for slot in range(count):
                 self._write(memory, slot, self._flat_draw(self._seed + slot * MAX_DRAWS))
@@ -222,26 +233,30 @@ class SlotContents:
                 pair = self._draws[0][number], self._draws[1][number]
                 tensor.write(memory, count, pair, seed + number)
 
-    def prepare_replacement(self, slot: int, seed: int) -> None:
-        """Make other contents for a slot that was filled."""
-        if not self.is_mixing:
-            self._replaced = slot, self._flat_draw(seed)
-            return
-        leaves = tensor_leaves(self.layout)
-        self._replaced = (
-            slot,
-            [
+    def prepare_replacement(self, slot: int, seed: int, kind: InputKind = "plain") -> None:
+        """Make other contents for a slot that was filled.
+
+        A draw of another kind is left out if it has not the layout of the slots.
+        """
+        if kind != "plain":
+            drawn = self._draw(seed, kind)
+            if tensor_bytes.layout_of(drawn) == self.layout:
+                tensors = tensor_bytes.tensors_in(drawn)
+                self._replaced[slot] = [tensor_bytes.flat_bytes(each) for each in tensors]
+        elif not self.is_mixing:
+            self._replaced[slot] = self._flat_draw(seed)
+        else:
+            leaves = tensor_leaves(self.layout)
+            self._replaced[slot] = [
                 _half_of_each(one, other, leaf) if tensor.is_mixed else one
                 for tensor, leaf, one, other in zip(
                     self._tensors, leaves, *self._draws, strict=True
                 )
-            ],
-        )
+            ]
 
     def replace(self, memory: SlotMemory) -> None:
-        """Write the contents that were prepared into their slot."""
-        if self._replaced is not None:
-            slot, raws = self._replaced
+        """Write the contents that were prepared into their slots."""
+        for slot, raws in self._replaced.items():
             self._write(memory, slot, raws)
 
     def _write(self, memory: SlotMemory, slot: int, raws: list[torch.Tensor]) -> None:
@@ -266,8 +281,8 @@ class SlotContents:
 
     def written(self, slot: int) -> list[torch.Tensor]:
         """Return a copy of the bytes that were last written into a slot, tensor by tensor."""
-        if self._replaced is not None and self._replaced[0] == slot:
-            return self._replaced[1]
+        if slot in self._replaced:
+            return self._replaced[slot]
         if not self.is_mixing:
             return self._flat_draw(self._seed + slot * MAX_DRAWS)
         return [
@@ -308,9 +323,7 @@ def _nothing(leaf: Leaf, raws: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _can_mix(leaf: Leaf, first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether the draws differ, and their mix has every property that both have."""
-    if torch.equal(first, second):
-        return False
+    """Whether the mix of two draws has every property that both have."""
     ours, theirs, mixed = (
         _properties(tensor_bytes.strided_view(leaf, raw))
         for raw in (first, second, _half_of_each(first, second, leaf))

@@ -84,7 +84,7 @@ class TimingMemory:
 
     def prepare_replacement(self, order: PrepareReplacement) -> None:
         """Make other contents for a slot."""
-        self.contents.prepare_replacement(order.slot, order.seed)
+        self.contents.prepare_replacement(order.slot, order.seed, order.kind)
 
     def replace_contents(self) -> None:
         """Write them; at its end the card has done it."""

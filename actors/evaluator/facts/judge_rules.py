@@ -29,11 +29,11 @@ def rule_lines(
 def _tolerance_lines(tolerances: Sequence[OutputTolerance], rules: JudgeRules) -> Iterator[str]:
     shown: list[str] = []
     for number, each in enumerate(tolerances):
-        name = "The output" if len(tolerances) == 1 else f"Output {number}"
-        line = f"{name} ({each.dtype}) {_tolerance(each)}"
-        if line.partition(" (")[2] not in shown:  # outputs of one kind need one line
-            shown.append(line.partition(" (")[2])
-            yield line
+        name = "the output" if len(tolerances) == 1 else f"output {number}"
+        rule = f"{each.dtype}{_tolerance(each)}"
+        if rule not in shown:  # outputs of one kind need one line
+            shown.append(rule)
+            yield f"Tolerance of {name}, {rule}"
     if any(each.allowed for each in tolerances):
         wider = "" if rules.precision == "task" else f" (--precision {rules.precision} is in it)"
         yield (
@@ -45,16 +45,16 @@ def _tolerance_lines(tolerances: Sequence[OutputTolerance], rules: JudgeRules) -
 
 def _tolerance(each: OutputTolerance) -> str:
     if not each.allowed:
-        return "must be equal exactly."
+        return ": none, it must be equal exactly."
     against = "a float64 run of the reference" if each.is_double else "eager PyTorch"
     text = (
-        f"may differ from {against} by {each.allowed:.2g} times (the element's magnitude plus the "
-        f"root mean square of the output, {each.rms:.3g} on one draw)"
+        f", against {against}: {each.allowed:.2g} x (|element| + RMS of the output, "
+        f"{each.rms:.3g} on one draw)"
     )
     if each.is_double and each.eager_error is not None:
         text += (
-            f", or by {each.error_factor:g} times eager's own error where that is more (eager: "
-            f"{each.eager_error:.2g} on that scale)"
+            f", or {each.error_factor:g} x eager's own error ({each.eager_error:.2g} on that "
+            "scale) where that is more"
         )
     return f"{text}."
 

@@ -179,10 +179,11 @@ class PrepareReplacement(Order, frozen=True, kw_only=True):
 
     slot: int
     seed: int
+    kind: InputKind = "plain"
 
 
 class ReplaceContents(Order, frozen=True, kw_only=True):
-    """Write the prepared contents into their slot; a side may be running."""
+    """Write the prepared contents into their slots; a side may be running."""
 
 
 class DrawFromSlot(Order, frozen=True, kw_only=True):

@@ -127,9 +127,9 @@ class RefereeClient:
         """Write fresh inputs into the first `count` slots."""
         self._ask(FillSlots(seed=secrets.randbits(48), count=count))
 
-    def prepare_replacement(self, slot: int) -> None:
+    def prepare_replacement(self, slot: int, kind: InputKind = "plain") -> None:
         """Have other contents made for a slot."""
-        self._ask(PrepareReplacement(slot=slot, seed=secrets.randbits(48)))
+        self._ask(PrepareReplacement(slot=slot, seed=secrets.randbits(48), kind=kind))
 
     def replace_contents(self) -> None:
         """Write these contents, while a side may be running."""

@@ -10,9 +10,10 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actors.evaluator.ipc.layout_checks import slot_bytes
+from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.runner_orders import (
     CallRepeatedly,
     CopySlots,
@@ -133,6 +134,35 @@ class SlotTransfer:
         self._outputs.prepare("reference", calls)
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
+
+    def require_right_on_other_kinds(self, calls: int) -> None:
+        """Have the candidate do blocks of which some calls have inputs of other distributions.
+
+        A candidate that knows checks from timed calls, by their number or the place of their
+        inputs, could be right there on the task's own distribution alone.
+        """
+        if not self._fixture.is_deterministic:
+            return
+        kinds = list(self._fixture.input_kinds)
+        secrets.SystemRandom().shuffle(kinds)
+        count = max(1, min(calls, POLICY.other_kinds_bytes // self._bytes_per_call))
+        began = time.monotonic()
+        for begin in range(0, len(kinds), count):
+            if begin and time.monotonic() - began > POLICY.other_kinds_s:
+                break
+            self._require_right_on(kinds[begin : begin + count], calls)
+
+    def _require_right_on(self, kinds: Sequence[InputKind], calls: int) -> None:
+        slots = secrets.SystemRandom().sample(range(calls), len(kinds))
+        self._outputs.prepare("candidate", calls)
+        self._referee.fill_slots(calls)
+        for slot, kind in zip(slots, kinds, strict=True):
+            self._referee.prepare_replacement(slot, kind)
+        self._referee.replace_contents()
+        _window, answer = self._window("candidate", calls, is_empty=False)
+        self._spot_checks.only(*slots)
+        where = "in a timed call on another kind of inputs"
+        self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, where)
 
     def require_no_reading_ahead(self, calls: int, usual_s: float) -> None:
         """Replace inputs of a call to come while the candidate does a block; look at its output.

@@ -23,21 +23,21 @@ class SpotChecks:
         """`bytes_per_call`: the bytes that one call reads and writes."""
         self._fixture = fixture
         self._bytes_per_call = bytes_per_call
-        self._only: int | None = None  # the call that is chosen next
+        self._only: list[int] = []  # the calls that are chosen next
         self._blocks = 0  # of which outputs were chosen
         self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
-    def only(self, call: int) -> None:
-        """Have the output of this call compared next, and no other."""
-        self._only = call
+    def only(self, *calls: int) -> None:
+        """Have the outputs of these calls compared next, and no others."""
+        self._only = sorted(calls)
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
         """Draw some of the calls' outputs by lot; none if the task draws random numbers."""
         if not self._fixture.is_deterministic:
             return []
-        if self._only is not None:
-            call, self._only = self._only, None
-            return [(call, outputs[call])]
+        if self._only:
+            calls, self._only = self._only, []
+            return [(call, outputs[call]) for call in calls]
         self._blocks += 1
         if self._blocks > POLICY.thorough_blocks:
             call = secrets.randbelow(len(outputs))
@@ -61,7 +61,9 @@ class SpotChecks:
             self._fixture.referee.forget(drawn.draw)
             self._written = drawn.is_changed
 
-    def compare(self, choices: Sequence[ChosenOutput], calls: int) -> None:
+    def compare(
+        self, choices: Sequence[ChosenOutput], calls: int, where: str = "in a timed call"
+    ) -> None:
         """Compare outputs that were copied with what is expected; raise the candidate's fault."""
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
         referee = self._fixture.referee
@@ -73,7 +75,7 @@ class SpotChecks:
                 self._require_unchanged_inputs(drawn)
                 if choices:
                     reason = referee.compare_stashed(number, choices[number][1], drawn.draw)
-                    _require_none(reason)
+                    _require_none(reason, where)
         finally:
             for draw in draws:
                 referee.forget(draw)
@@ -106,7 +108,7 @@ class SpotChecks:
                 _require_none(f"input {number} is changed by the call")
 
 
-def _require_none(reason: str) -> None:
+def _require_none(reason: str, where: str = "in a timed call") -> None:
     """Raise the candidate's fault if there is a reason."""
     if reason:
-        raise CandidateFaultError(wrong_result(f"in a timed call: {reason}", "time"))
+        raise CandidateFaultError(wrong_result(f"{where}: {reason}", "time"))

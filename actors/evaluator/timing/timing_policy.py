@@ -154,6 +154,15 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     replaced_groups: tuple[int, ...] = (1, 5)
     replaced_chance: float = 0.25
 
+    # --- inputs of other distributions --------------------------------------------------------
+
+    # Some calls have them after the last group, and after each group with this chance.  Seconds:
+    # no further block begins later, if one can't hold all kinds.  Bytes: inputs and outputs of the
+    # calls of one block that are compared.
+    other_kinds_s: float = 1.0
+    other_kinds_bytes: int = 1 << 26
+    other_kinds_chance: float = 0.05
+
     # --- spot checks --------------------------------------------------------------------------
 
     # Outputs of a block that are compared: at most, and the bytes that they may have together, in

@@ -36,6 +36,7 @@ from actors.evaluator.fastbuild.request.added_headers import (
     cub_umbrella,
     device_headers_for,
     has_module,
+    launch_no_kernels,
     with_parts,
     without_parallel,
 )
@@ -52,6 +53,9 @@ __global__ void probe_kernel(float* x) { x[threadIdx.x] += 1.0f; }
 void probe_launch(torch::Tensor x) { probe_kernel<<<1, 32>>>(x.data_ptr<float>()); }
 """
 _TORCH_MACRO = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
+# The kernels of thrust and cub's devices are optimised and assembled on all processors.  Each has
+# the same code as without; an nvcc before 12.1 rejects the option, and torch builds.
+SPLIT = "--split-compile=0"
 _TORCH_NAMES = frozenset(["torch", "at", "c10", "caffe2", "py", "pybind11", "Tensor"])
 
 
@@ -85,6 +89,7 @@ class CudaHeaders(Value, frozen=True, kw_only=True):
     """The folders that are searched before torch's headers, and what else the source gets."""
 
     folders: tuple[Path, ...]
+    added: tuple[str, ...]  # beyond the common part of torch's headers
     is_narrowed: bool = False  # an umbrella header of cub is replaced by a part of it
 
 
@@ -102,7 +107,7 @@ def _cuda_headers(
     added = with_parts(named, parts)
     defines = "#define STARK_TABLE\n" if table and has_module(code) else ""
     folders = write_cuda_headers(toolkit, source, own_folder, added, defines)
-    return CudaHeaders(folders=folders, is_narrowed=bool(parts))
+    return CudaHeaders(folders=folders, added=added, is_narrowed=bool(parts))
 
 
 def write_cuda_headers(
@@ -131,8 +136,9 @@ def nvcc_command(
     compilation: CompileCommand,
     source: CandidateSource,
     folders: Sequence[Path],
+    added: Sequence[str],
 ) -> list[str]:
-    """Return nvcc's command with the headers in `folders` first.
+    """Return nvcc's command with the headers in `folders` first, for a source with `added` headers.
 
     A source that begins with torch's headers gets their preamble before its first line, so that the
     preprocessed text begins in the same way for all such sources.
@@ -140,6 +146,8 @@ def nvcc_command(
     argv = [compilation.compiler, *with_folders_first(compilation.flags, list(folders))]
     if uses_torch(source) and includes_torch_first(source):
         argv += ["-include", PREAMBLE_FILE]
+    if not launch_no_kernels(added):
+        argv.append(SPLIT)
     return [*argv, "-c", source.path, "-o", str(context.folder / compilation.output)]
 
 
@@ -171,7 +179,7 @@ def _compile(
     own_folder = context.folder / Path(source.path).name
     own_folder.mkdir(parents=True, exist_ok=True)
     headers = _cuda_headers(context.toolkit, source, own_folder, table=table, narrow=narrow)
-    argv = nvcc_command(context, compilation, source, headers.folders)
+    argv = nvcc_command(context, compilation, source, headers.folders, headers.added)
     with tempfile.TemporaryDirectory(dir=context.folder) as name:
         scratch = Path(name)
         with context.stopwatch.phase("nvcc -dryrun"):

@@ -52,7 +52,7 @@ def learn_from_probe(
     if added and not preamble.exists():
         _write_preamble(preamble, added)
     folders = write_cuda_headers(context.toolkit, source, own_folder, added)
-    argv = nvcc_command(context, compilation, source, folders)
+    argv = nvcc_command(context, compilation, source, folders, added)
     steps = plan_steps(argv, context.folder, context.folder, context.deadline)
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
