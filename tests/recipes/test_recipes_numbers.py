@@ -66,7 +66,10 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("change", [{}, TUNED], ids=["first", "tuned"])
+# The tests of halves have other knobs.
+@pytest.mark.parametrize(
+    "change", [{}, pytest.param(TUNED, marks=pytest.mark.long)], ids=["first", "tuned"]
+)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_each_family_agrees_with_float64(
     bench: Bench, name: str, change: dict[str, object]
