@@ -50,9 +50,6 @@ TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half pre
 # the speed of a copy.
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 MIN_WORDS = 1 << 12
-# All slots are written piece by piece, for so many bytes of them together: the cache has the piece
-# of both draws for the next slot, and what was mixed until it is scaled.
-PIECE_BYTES = {"cuda": 24 << 20, "cpu": 1 << 21}
 
 
 class MixedTensor:
@@ -99,12 +96,8 @@ class MixedTensor:
             places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
-        chosen = self._chosen.expand(places.shape)
-        piece = PIECE_BYTES[first.device.type] // (count * item) or len(first)
-        for begin in range(0, len(first), piece):
-            part = slice(begin, begin + piece)
-            torch.where(chosen[:, part], first[part], second[part], out=places[:, part])
-            self._scaled(places[:, part], self._factors)
+        torch.where(self._chosen, first, second, out=places)
+        self._scaled(places, self._factors)
         if self._last is not None:
             turned = self._turned(self._last, self._chosen, first, second)
             places.scatter_(1, self._last, self._scaled(turned, self._factors))
