@@ -250,7 +250,7 @@ def test_a_task_is_measured(judge: Judge, task: Task) -> None:
     assert reference.facts.cost is not None
     assert reference.facts.cost.input_bytes == reference.facts.cost.output_bytes * 2 == 16384
     assert reference.facts.operations
-    assert any("0.0001 times" in line for line in reference.facts.rule_lines)
+    assert any("0.0001 x (|element|" in line for line in reference.facts.rule_lines)
 
 
 def test_a_process_lost_under_the_profiler_is_no_fault_but_the_device_is_checked(
