@@ -6,25 +6,19 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import special_corpora
 
 from actors.evaluator.judge import Judge, TaskProblem
 from protocol.values import Outcome, Reference, Task, Verdict
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "training"
-IN_GATE = ("function", "detached", "gradient_kept_by_storage", "backward_skipped_in_time")
-CANDIDATES = [
-    pytest.param(
-        path,
-        id=f"{path.parent.name}-{path.stem}",
-        marks=() if path.stem in IN_GATE else (pytest.mark.long,),
-    )
-    for path in sorted(CORPUS.glob("ho*/*.py"))
-]
+CANDIDATES = special_corpora.candidates(
+    "training", ("function", "detached", "gradient_kept_by_storage", "backward_skipped_in_time")
+)
 
 
 @pytest.fixture
 def training() -> Task:
-    source = (CORPUS / "task.py").read_text(encoding="utf-8")
+    source = special_corpora.task_source("training")
     return Task(name="training", source=source, backward=True)
 
 

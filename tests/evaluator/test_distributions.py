@@ -5,21 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import special_corpora
 from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Task, Verdict
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "distributions"
-IN_GATE = "own_range_late"
-CANDIDATES = [
-    pytest.param(
-        path,
-        id=f"{path.parent.name}-{path.stem}",
-        marks=() if path.stem in IN_GATE else (pytest.mark.long,),
-    )
-    for path in sorted(CORPUS.glob("ho*/*.py"))
-]
+CANDIDATES = special_corpora.candidates("distributions", ("own_range_late",))
 
 
 @pytest.mark.parametrize("path", CANDIDATES)
@@ -30,7 +22,7 @@ def test_a_candidate_gains_nothing_from_how_inputs_are_drawn(
 
     A candidate that is right in checks alone on values out of the task's range is wrong.
     """
-    task = Task(name="distributions", source=(CORPUS / "task.py").read_text(encoding="utf-8"))
+    task = Task(name="distributions", source=special_corpora.task_source("distributions"))
     verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
     assert isinstance(verdict, Verdict)
     if path.parent.name == "honest":

@@ -5,20 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import special_corpora
 
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Task, Verdict
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "views"
-IN_GATE = ("strided", "view_then_written")
-CANDIDATES = [
-    pytest.param(
-        path,
-        id=f"{path.parent.name}-{path.stem}",
-        marks=() if path.stem in IN_GATE else (pytest.mark.long,),
-    )
-    for path in sorted(CORPUS.glob("ho*/*.py"))
-]
+CANDIDATES = special_corpora.candidates("views", ("strided", "view_then_written"))
 
 
 @pytest.mark.parametrize("path", CANDIDATES)
@@ -30,7 +22,7 @@ def test_a_candidate_shares_memory_only_where_its_task_does(
     An output that the next inputs or the next call change is wrong where the task's is its own.
     So is a change of an input that the task leaves alone.
     """
-    task = Task(name="views", source=(CORPUS / "task.py").read_text(encoding="utf-8"))
+    task = Task(name="views", source=special_corpora.task_source("views"))
     verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
     assert isinstance(verdict, Verdict)
     expected = Outcome.CORRECT if path.parent.name == "honest" else Outcome.WRONG

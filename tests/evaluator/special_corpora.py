@@ -1,0 +1,31 @@
+"""Corpora with a task of their own (views, training, distributions): their candidates as cases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CORPORA = Path(__file__).parent.parent / "corpus"
+
+
+def task_source(corpus: str) -> str:
+    """Return the source of the task that all candidates of `corpus` claim to compute."""
+    return (CORPORA / corpus / "task.py").read_text(encoding="utf-8")
+
+
+def candidates(corpus: str, in_gate: Collection[str]) -> list[Any]:
+    """Return the candidates, honest and hostile; those not named in `in_gate` are marked long."""
+    paths = sorted((CORPORA / corpus).glob("ho*/*.py"))
+    unknown = set(in_gate) - {path.stem for path in paths}
+    assert not unknown, f"no candidates of {corpus}: {unknown}"
+    return [
+        pytest.param(
+            path,
+            id=f"{path.parent.name}-{path.stem}",
+            marks=() if path.stem in in_gate else (pytest.mark.long,),
+        )
+        for path in paths
+    ]
