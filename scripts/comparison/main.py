@@ -17,6 +17,7 @@ from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments
 from scripts.tables import run_description
 from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import ProblemState, RunRows
+from scripts.tables.run_description import RunDescription
 
 TURNS: dict[Phase, Phase] = {"agents": "evaluators", "evaluators": "agents"}
 RunsByLabel = dict[str, dict[int, RunRows]]
@@ -43,8 +44,8 @@ def _work(arguments: ComparisonArguments, argv: Sequence[str]) -> int:
     status = ExitStatus.DONE
     if arguments.phase != "table":
         status = comparison_runs.serve_runs(arguments)
-    found = _write(arguments)
-    print(_page(arguments, found))
+    found, page = _write(arguments)
+    print(page)
     print(f"written to {arguments.results}: comparison.md, comparison.json", file=sys.stderr)
     if status is not ExitStatus.DONE:
         print(f"not complete; continue with: {COMMAND} {shlex.join(argv)}", file=sys.stderr)
@@ -64,31 +65,29 @@ def _is_open(run: RunRows) -> bool:
     return any(row.state is ProblemState.UNFINISHED for row in run.rows)
 
 
-def _write(arguments: ComparisonArguments) -> RunsByLabel:
-    """Write the table and all rows from the runs that have begun; return the rows."""
+def _write(arguments: ComparisonArguments) -> tuple[RunsByLabel, str]:
+    """Write the page and all rows of the runs that have begun; return the rows and the page."""
     found: RunsByLabel = {one.label: {} for one in arguments.variations}
+    descriptions: list[RunDescription] = []
     for run in arguments.runs():
         rows = comparison_runs.rows_of(arguments, run)
         if rows is not None:
+            place = arguments.results / run.folder / RUN_FOLDER
             found[run.variation.label][run.seed] = rows
-            checkpoint_database(arguments.results / run.folder / RUN_FOLDER)
+            descriptions.append(run_description.read_description(place))
+            checkpoint_database(place)  # reading leaves files next to the database
+    page = comparison_text.comparison_text(found, _description(arguments, descriptions))
     arguments.results.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
     write_atomically(arguments.results / "comparison.json", f"{text}\n")
-    write_atomically(arguments.results / "comparison.md", f"{_page(arguments, found)}\n")
-    return found
+    write_atomically(arguments.results / "comparison.md", f"{page}\n")
+    return found, page
 
 
-def _page(arguments: ComparisonArguments, found: RunsByLabel) -> str:
-    places = [
-        arguments.results / run.folder / RUN_FOLDER
-        for run in arguments.runs()
-        if comparison_runs.has_begun(arguments, run)
-    ]
-    lines = run_description.description_lines(
-        [run_description.read_description(place) for place in places],
-        arguments.repeating_command,
-        arguments.answered_by,
-        arguments.commit,
+def _description(arguments: ComparisonArguments, runs: Sequence[RunDescription]) -> list[str]:
+    """Return what the page says of the runs; [] before one has begun."""
+    if not runs:
+        return []
+    return run_description.description_lines(
+        runs, arguments.repeating_command, arguments.answered_by, arguments.commit
     )
-    return comparison_text.comparison_text(found, lines)

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from table_samples import PROBLEM, rows_of, solved, unsolved
 
 from actors.cli import UsageError
+from actors.exit_status import ExitStatus
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
+from scripts.comparison import comparison_runs
 from scripts.comparison.comparison_arguments import parse_arguments
 from scripts.comparison.comparison_figures import (
     comparable,
@@ -25,6 +27,7 @@ from scripts.comparison.comparison_figures import (
 )
 from scripts.comparison.comparison_runs import check_runs
 from scripts.comparison.comparison_text import comparison_text
+from scripts.comparison.main import main
 from scripts.tables.markdown_table import DASH
 from scripts.tables.result_rows import ProblemState
 
@@ -189,6 +192,19 @@ def test_all_combinations_are_run_whole_seeds_first() -> None:
     assert runs[1].argv(only=["search.in_flight", "search.budget"]) == [
         "--budget", "2", "--in-flight", "3",
     ]  # fmt: skip
+
+
+def test_a_comparison_that_is_stopped_before_its_first_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing has begun, so there is nothing to describe: one line, and the run's own status."""
+    (tmp_path / "own.py").write_text(PROBLEM.replace("{factor}", "2"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(comparison_runs, "check_runs", lambda _arguments: None)
+    monkeypatch.setattr(comparison_runs, "serve_runs", lambda _arguments: ExitStatus.STOPPED)
+    line = "--task own.py --vary strategy=stark,search --seeds 0 --budget 1"
+    assert main(line.split()) == ExitStatus.STOPPED
+    assert capsys.readouterr().out == "nothing has begun\n"
 
 
 @pytest.mark.long
