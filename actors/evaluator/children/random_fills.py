@@ -8,6 +8,7 @@ ones in any case; alike they are in all processes that construct after the same 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -53,11 +54,8 @@ class LargeFillsOnCard(TorchDispatchMode):  # type: ignore[no-untyped-call]
             target = arguments[0]
             drawn = torch.empty(target.shape, dtype=target.dtype, device=self._drawn_on)
             return target.copy_(function(drawn, *arguments[1:]))
-        made = None
-        if function in FACTORIES and torch.device(named.get("device") or "cpu").type == "cpu":
-            with torch.device("meta"):
-                made = function(*arguments, **{**named, "device": "meta"})
-        if made is not None and made.numel() >= LARGE_FILL:
+        is_on_host = torch.device(named.get("device") or "cpu").type == "cpu"
+        if function in FACTORIES and is_on_host and math.prod(arguments[0]) >= LARGE_FILL:
             return function(*arguments, **{**named, "device": self._drawn_on}).cpu()
         return function(*arguments, **named)
 
