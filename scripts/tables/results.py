@@ -157,7 +157,7 @@ def _task_page(
 
 
 def _bytes_us(state: TaskState) -> float | None:
-    """Return how long the task's bytes take at the device's copy rate; None where unknown."""
+    """Return how long the task's bytes take at the device's rates; None where unknown."""
     facts = state.reference.facts if state.reference else None
     floor = facts.floor if facts else None
     return None if floor is None else floor.parts.get("bytes")

@@ -28,7 +28,7 @@ NOTES = """\
 of that measurement, and against torch.compile's two modes by their times. It was confirmed in
 fresh processes unless it is marked: a *first look* is the judge's one measurement during the
 search, so the best of many first looks is a little too good. **bytes alone**: to move every byte of
-inputs, parameters and outputs once, at the copy rate measured on this device; only a candidate that
+inputs, parameters and outputs once, at the rates measured on this device; only a candidate that
 needs fewer of them (or bytes from a cache) can be faster. **judged**: attempts with a verdict;
 **correct**: of these. **tokens**: as the model's server counted them, and **USD**: of all its model
 calls; **USD an attempt**: of those that have a verdict; a call whose answer was lost counts with
