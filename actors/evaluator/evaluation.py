@@ -148,11 +148,15 @@ class Evaluation:
         context.candidate_running()
         context.set_activity("checking")
         began = time.monotonic()
-        with freezer_for_new_children(self.fixture.zygote) as self._freezer:
-            self._runner = self.fixture.zygote.spawn(
-                "runner", self._build.confinement, FromRunner, trusted=False
-            )
-        fault = self._start(self._runner) or self._run_check(self._runner)
+        stages = self.fixture.zygote.stages
+        with stages.stage("start"):
+            with freezer_for_new_children(self.fixture.zygote) as self._freezer:
+                self._runner = self.fixture.zygote.spawn(
+                    "runner", self._build.confinement, FromRunner, trusted=False
+                )
+            fault = self._start(self._runner)
+        with stages.stage("check"):
+            fault = fault or self._run_check(self._runner)
         self._spent_s["check"] += time.monotonic() - began
         if fault is not None:
             return fault
@@ -163,7 +167,8 @@ class Evaluation:
         )
         context.set_activity("timing")
         began = time.monotonic()
-        fault = self._time(self._runner, context)
+        with stages.stage("timing"):
+            fault = self._time(self._runner, context)
         self._spent_s["time"] += time.monotonic() - began
         return fault
 
@@ -177,10 +182,14 @@ class Evaluation:
         fault = self._run_benchmark(runner)
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
-        is_answering = fault is not None or self._profile(runner)
-        fault = fault or (self._end(runner) if is_answering else None)
+        stages = self.fixture.zygote.stages
+        with stages.stage("profile"):
+            is_answering = fault is not None or self._profile(runner)
+        with stages.stage("end"):
+            fault = fault or (self._end(runner) if is_answering else None)
         if fault is None:
-            self._compare_with_reference_alone()
+            with stages.stage("alone"):
+                self._compare_with_reference_alone()
         return fault
 
     # --- stages ------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """How long verdicts take on a mix of candidates, in the order in which a search would judge them.
 
-    python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [--seconds S]
+    python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [--seconds S] [--stages]
 
 Fourteen honest candidates of four tasks (10 to 800 µs on a card), each beside the best of its task
 so far, once the toolkit of builds is prepared.  A candidate whose interval reaches that best is a
 contender.  Builds go on while others are timed.  Then the time from another judge's start to its
-first verdict, on a machine that has all of that.
+first verdict, on a machine that has all of that.  `--stages` prints where the seconds of each
+verdict went, and those of all of them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from scripts.benchmarks.mixed_candidates import mixed_candidates
 
 BUILDERS = 4  # builds beside each other
 FIRST_VERDICT_S = 20.0  # of the given seconds
+SHOWN_S = 0.01  # a stage that takes less is left out
 
 
 def main(arguments: list[str]) -> int:
@@ -39,14 +41,17 @@ def main(arguments: list[str]) -> int:
     parser: argparse.ArgumentParser = OneLineParser(prog="python -m scripts.benchmarks.judge_mix")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--seconds", type=float, default=math.inf, help="no judgment begins after")
+    parser.add_argument("--stages", action="store_true", help="print where the seconds go")
     flags = parser.parse_args(arguments)
     device: DeviceKind = flags.device
+    stages: dict[str, float] | None = {} if flags.stages else None
     kernels = mixed_candidates(device)
     until = time.monotonic() + flags.seconds
     with tempfile.TemporaryDirectory() as folder:
         try:
             print(f"{machine()}", flush=True)
-            status = judged_mix(device, Path(folder) / "mix", kernels, until - FIRST_VERDICT_S)
+            end = until - FIRST_VERDICT_S
+            status = judged_mix(device, Path(folder) / "mix", kernels, end, stages)
             print_first_verdict(device, Path(folder) / "first", kernels[0])
             return status
         except JudgeUnavailableError as error:
@@ -54,14 +59,20 @@ def main(arguments: list[str]) -> int:
             return 4
 
 
-def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel], until: float) -> int:
+def judged_mix(
+    device: DeviceKind,
+    folder: Path,
+    kernels: list[HonestKernel],
+    until: float,
+    stages: dict[str, float] | None,
+) -> int:
     """Judge all kernels with one judge, on a prepared machine; print what it took."""
     judge = Judge(device, Limits(), folder)
     try:
         compiled = next((each for each in kernels if "load_inline" in each.candidate), kernels[0])
         judge.build(compiled.candidate)  # with the toolkit, if that is not stored
         judge.judge(task_of(kernels[0], device), kernels[0].candidate)
-        return judge_all(judge, device, kernels, until)
+        return judge_all(judge, device, kernels, until, stages)
     finally:
         judge.close()
 
@@ -77,8 +88,17 @@ def print_first_verdict(device: DeviceKind, folder: Path, kernel: HonestKernel) 
         judge.close()
 
 
-def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], until: float) -> int:
-    """Judge each kernel beside the best of its task so far; return the exit status."""
+def judge_all(
+    judge: Judge,
+    device: DeviceKind,
+    kernels: list[HonestKernel],
+    until: float,
+    stages: dict[str, float] | None,
+) -> int:
+    """Judge each kernel beside the best of its task so far; return the exit status.
+
+    `stages`: where to add up where the seconds go, which is printed; None: nowhere.
+    """
     timing_s: dict[bool, list[float]] = {True: [], False: []}  # of contenders, of others
     best: dict[str, float] = {}  # by task
     began, judged = time.monotonic(), 0
@@ -90,10 +110,12 @@ def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], unt
             if time.monotonic() >= until:
                 break
             best_speedup = best.setdefault(kernel.task, 1.0)  # that of the task's own module
+            built_now = build.result()
+            judge.take_stage_seconds()
             verdict = judge.judge(
                 task_of(kernel, device),
                 kernel.candidate,
-                built=build.result(),
+                built=built_now,
                 best_speedup=best_speedup,
             )
             judged += 1
@@ -104,8 +126,26 @@ def judge_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel], unt
             best[kernel.task] = max(best_speedup, verdict.speedup or 0.0)
             timing_s[high >= best_speedup].append(verdict.seconds.time)
             print(row(kernel.name, verdict, best_speedup), flush=True)
+            if stages is not None:
+                print_stages(judge.take_stage_seconds(), stages)
+    if stages is not None:
+        print(f"all: {stages_line(stages)}", flush=True)
     print(summary(timing_s, judged, len(kernels), time.monotonic() - began), flush=True)
     return int(sum(map(len, timing_s.values())) < len(kernels))
+
+
+def print_stages(spent: dict[str, float], stages: dict[str, float]) -> None:
+    """Print where the seconds of one verdict went, and add them to those of all."""
+    print(f"    {stages_line(spent)}", flush=True)
+    for stage, seconds in spent.items():
+        stages[stage] = stages.get(stage, 0.0) + seconds
+
+
+def stages_line(spent: dict[str, float]) -> str:
+    """Return stages with their seconds, the longest first."""
+    ranked = sorted(spent.items(), key=lambda item: -item[1])
+    parts = [f"{stage} {seconds:.2f}" for stage, seconds in ranked if seconds >= SHOWN_S]
+    return f"{sum(spent.values()):.2f} s: {', '.join(parts)}"
 
 
 def summary(timing_s: dict[bool, list[float]], judged: int, count: int, spent_s: float) -> str:

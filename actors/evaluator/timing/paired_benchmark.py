@@ -58,6 +58,7 @@ class PairedBenchmark:
         self._best_speedup = best_speedup
         self._is_suspected = suspected is Accusation.INPUTS_READ_AHEAD
         self.fixture = fixture
+        self._stages = fixture.zygote.stages
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
@@ -93,9 +94,10 @@ class PairedBenchmark:
             return error.fault
 
     def _run(self, on_group: Callable[[int], None]) -> Timing:
-        self._release_both()
-        self._rehearse()
-        self._transfer.choose_outputs()
+        with self._stages.stage("rehearsal"):
+            self._release_both()
+            self._rehearse()
+            self._transfer.choose_outputs()
         try:
             return self._timing(on_group)
         except OutputsOutOfReachError:
@@ -146,7 +148,8 @@ class PairedBenchmark:
         while not timing_statistics.is_enough(
             self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
-            group = self._group()
+            with self._stages.stage("groups"):
+                group = self._group()
             is_too_short = self._is_too_short(group)
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
@@ -181,11 +184,13 @@ class PairedBenchmark:
         if number in POLICY.replaced_groups or is_by_lot or self._is_suspected:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
-            self._transfer.require_no_reading_ahead(calls, usual_s)
+            with self._stages.stage("reading ahead"):
+                self._transfer.require_no_reading_ahead(calls, usual_s)
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""
-        self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
+        with self._stages.stage("other kinds"):
+            self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
@@ -209,13 +214,14 @@ class PairedBenchmark:
 
     def _warm_up(self) -> None:
         """Prepare blocks of the planned length, and have both sides do some."""
-        self._prepare()
-        until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        while not self._is_long:
-            self._reference_block()
-            self._candidate_block()
-            if time.monotonic() >= until:
-                break
+        with self._stages.stage("warm-up"):
+            self._prepare()
+            until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
+            while not self._is_long:
+                self._reference_block()
+                self._candidate_block()
+                if time.monotonic() >= until:
+                    break
 
     def _reference_block(self) -> TimedWindow:
         """Time a block of the reference; it says what blocks take besides their calls, too."""
