@@ -10,13 +10,14 @@ import os
 import time
 
 from actors.evaluator.ipc.layout_checks import tensor_leaves
-from actors.evaluator.ipc.orders import CandidateRaised, InputKind
+from actors.evaluator.ipc.orders import CandidateRaised, Done, InputKind
 from actors.evaluator.ipc.referee_orders import Compared
-from actors.evaluator.ipc.runner_orders import CallOnce, CallReturned, FromRunner
+from actors.evaluator.ipc.runner_orders import AwaitCall, CallOnce, CallReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import DrawnInputs
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
+from protocol.values import Outcome
 
 MAX_NAMES = 5
 MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all
@@ -90,11 +91,10 @@ class CorrectnessCheck:
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             return fault_from_child(answer, "check", runner.output.text())
         guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))
-        order = CallOnce(slot=0, seed=drawn.seed, keep=number, guard=guard)
-        answer = runner.ask(order, self._call_s)
-        if isinstance(answer, ChildFailure) or not isinstance(answer[0], CallReturned):
-            return fault_from_child(answer, "check", runner.output.text())
-        called = answer[0]
+        order = CallOnce(slot=0, seed=drawn.seed, keep=number, guard=guard, waits=False)
+        called = self._called(order)
+        if isinstance(called, CandidateFault):
+            return called
         if called.redzone_breach:
             return wrong_result(f"it {called.redzone_breach[:200]}", "check")
         found = self._referee.compare_output(
@@ -110,6 +110,19 @@ class CorrectnessCheck:
             lines = (_round_line(number, kind), *found.difference) if found.difference else ()
             return wrong_result(reason, "check", found.max_error, lines)
         return called
+
+    def _called(self, order: CallOnce) -> CallReturned | CandidateFault:
+        """Have the candidate called, which may prepare things for long; its kernels may not."""
+        runner = self._runner
+        answer = runner.ask(order, self._call_s)
+        if not isinstance(answer, ChildFailure) and isinstance(answer[0], Done):
+            answer = runner.ask(AwaitCall(), self._fixture.device_call_s)
+            if isinstance(answer, ChildFailure) and answer.how == "timed_out":
+                reason = f"its kernels had not ended {answer.seconds:g} s after forward returned"
+                return CandidateFault(outcome=Outcome.TIMED_OUT, stage="check", reason=reason)
+        if isinstance(answer, ChildFailure) or not isinstance(answer[0], CallReturned):
+            return fault_from_child(answer, "check", runner.output.text())
+        return answer[0]
 
     def _changed_output(
         self, previous: tuple[DrawnInputs, CallReturned] | None, number: int
