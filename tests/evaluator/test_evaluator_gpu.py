@@ -115,6 +115,19 @@ def test_outputs_in_their_inputs_are_compared_there(
     assert verdict(card, task, source).verdict is outcome
 
 
+def test_a_view_in_timed_calls_for_a_copy_in_checks_is_wrong(card: Judge) -> None:
+    """What the task returns in memory of its own can't lie in an input."""
+    late = "self.calls = getattr(self, 'calls', 0) + 1\n        "
+    late += "return x.t().contiguous() if self.calls <= 12 else x.t()"
+    source = VIEW.format(rows=64, columns=64, returned="x").replace(
+        "return x.t(), x[:, ::2]", "return x.t().contiguous()"
+    )
+    task = Task(name="copy", source=source, device="cuda")
+    found = verdict(card, task, source.replace("return x\n", f"{late}\n"))
+    assert Outcome.WRONG is found.verdict
+    assert "is in an input's memory" in found.reason
+
+
 def test_a_task_of_gigabytes_is_judged_or_refused_with_figures(card: Judge) -> None:
     """Four gigabytes of inputs are judged; a terabyte is refused before it is drawn."""
     source = VIEW.format(rows=1 << 15, columns=1 << 15, returned="(x.t(), x[:, ::2])")

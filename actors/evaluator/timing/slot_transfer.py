@@ -118,7 +118,8 @@ class SlotTransfer:
     def _compare_some(self, answer: FromRunner, calls: int) -> None:
         """Compare some of the candidate's outputs, now and then after new inputs were written."""
         facts = self._fixture.facts
-        is_possible = facts.is_deterministic and not all(facts.aliases)
+        may_share = not self._outputs.refuses_inputs and not all(facts.aliases)
+        is_possible = facts.is_deterministic and may_share
         if is_possible and secrets.randbelow(1000) < 1000 * POLICY.refilled_chance:
             self._spot_checks.compare_after_new_inputs(
                 lambda: self._outputs.stash_some(answer, calls), calls
