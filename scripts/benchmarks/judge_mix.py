@@ -81,6 +81,7 @@ def print_first_verdict(device: DeviceKind, folder: Path, kernel: HonestKernel) 
     try:
         judge.judge(task_of(kernel, device), kernel.candidate)
         print(f"first verdict {time.monotonic() - began:.1f} s after the judge's start", flush=True)
+        print(f"of these {stages_line(judge.take_stage_seconds(), 1)}", flush=True)
     finally:
         judge.close()
 

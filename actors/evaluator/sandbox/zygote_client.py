@@ -208,7 +208,8 @@ class ZygoteClient:
         theirs.close()
         ours.setblocking(False)
         self._channel = Channel(ours, ZygoteReady)
-        self.ready = self._await_ready(self._channel)
+        with self.stages.stage("zygote"):
+            self.ready = self._await_ready(self._channel)
         weak = sandbox.refusal(self._min_level, self.ready.level)
         if weak:
             self.stop()

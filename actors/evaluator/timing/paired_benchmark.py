@@ -161,9 +161,10 @@ class PairedBenchmark:
             self.groups.append(group)
             self._look_for_reading_ahead(group)
             if secrets.randbelow(1000) < 1000 * POLICY.other_kinds_chance:
-                self._look_at_other_kinds()
+                self._look_at_other_kinds(time.monotonic() - began)
             on_group(len(self.groups))
-        self._look_at_other_kinds()  # a candidate can't know that this is the end
+        # A candidate can't know that this is the end.
+        self._look_at_other_kinds(time.monotonic() - began)
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
@@ -189,10 +190,11 @@ class PairedBenchmark:
             with self._stages.stage("reading ahead"):
                 self._transfer.require_no_reading_ahead(calls, usual_s)
 
-    def _look_at_other_kinds(self) -> None:
-        """Have the candidate compute inputs of other distributions."""
+    def _look_at_other_kinds(self, timed_s: float) -> None:
+        """Have the candidate compute inputs of other distributions; `timed_s`: timing so far."""
         with self._stages.stage("other kinds"):
-            self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
+            calls = self._block_size.calls("candidate")
+            self._transfer.require_right_on_other_kinds(calls, timed_s)
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
