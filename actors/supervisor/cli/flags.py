@@ -109,13 +109,7 @@ OPTIONS = tuple(
         ),
         ("--base-url", "base_url", nonempty_word, "URL", "a server that speaks the Messages API"),
         ("--effort", "effort", one_of(*EFFORTS), "WORD", "how hard models think: low … max"),
-        (
-            "--at-once",
-            "at_once",
-            whole_number(1),
-            "N",
-            "model calls at once, each agent process (8)",
-        ),
+        ("--at-once", "at_once", whole_number(1), "N", "model calls at once, each agent (8)"),
         (
             "--ask-person",
             "ask_person",
@@ -199,6 +193,12 @@ OPTIONS = tuple(
 )
 
 
+# Flags without a value, and the settings that they turn on.
+SWITCHES = {
+    "until_idle": "until_idle",
+    "first_looks": "first_looks",
+    "require_custom_kernel": "rules.require_custom_kernel",
+}
 # The settings of a machine that joins; all others are the run's.
 LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
@@ -211,10 +211,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
-    if parsed["until_idle"]:
-        settings["until_idle"] = True
-    if parsed["require_custom_kernel"]:
-        settings["rules.require_custom_kernel"] = True
+    settings |= {setting: True for name, setting in SWITCHES.items() if parsed[name]}
     if parsed["import_path"]:
         settings["rules.import_paths"] = tuple(parsed["import_path"])
     arguments = Arguments(
@@ -348,6 +345,11 @@ def _parser() -> OneLineParser:
         "--until-idle",
         action="store_true",
         help="end once the roles that run here can do nothing more",
+    )
+    parser.add_argument(
+        "--first-looks",
+        action="store_true",
+        help="--until-idle without confirmations and baselines: a later start makes them",
     )
     parser.add_argument("--join", metavar="TICKET", help="lend this machine to a run elsewhere")
     parser.add_argument(
