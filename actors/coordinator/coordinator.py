@@ -107,6 +107,7 @@ class Coordinator:
             lease_s=self.settings.lease_s,
             epoch=self.activity.last_epoch(),
             kind_memory_s=KIND_MEMORY_S if has_others else 0.0,
+            has_background=not self.settings.first_looks,
         )
 
     def _make_tasks(self) -> RunTasks:
@@ -247,11 +248,13 @@ class Coordinator:
             if not self.scheduler.grants or now > until:
                 return status, reason
         elif (
-            self.settings.until_idle
+            self.settings.ends_when_idle
             and self.scheduler.is_idle(self._local_roles)
             and not self.tasks.begin_next()
         ):
-            return "idle", "nothing is left for the roles that run here"
+            later = "; confirmations and baselines are left for a later start"
+            reason = "nothing is left for the roles that run here"
+            return "idle", reason + later * self.settings.first_looks
         return None
 
     def _retire_all(self, reason: str) -> None:

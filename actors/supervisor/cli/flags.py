@@ -48,6 +48,12 @@ class Arguments:
         return minutes if isinstance(minutes, float) else None
 
 
+# Flags without a value, and the settings that they turn on.
+SWITCHES = {
+    "until_idle": "until_idle",
+    "first_looks": "first_looks",
+    "require_custom_kernel": "rules.require_custom_kernel",
+}
 # The settings of a machine that joins; all others are the run's.
 LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
@@ -60,10 +66,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
-    if parsed["until_idle"]:
-        settings["until_idle"] = True
-    if parsed["require_custom_kernel"]:
-        settings["rules.require_custom_kernel"] = True
+    settings |= {setting: True for name, setting in SWITCHES.items() if parsed[name]}
     if parsed["import_path"]:
         settings["rules.import_paths"] = tuple(parsed["import_path"])
     arguments = Arguments(
@@ -240,6 +243,11 @@ def _add_run_arguments(group: argparse._ArgumentGroup) -> None:
         "--until-idle",
         action="store_true",
         help="end as soon as the roles that run here can do nothing more",
+    )
+    group.add_argument(
+        "--first-looks",
+        action="store_true",
+        help="like --until-idle, but leave confirmations and baselines to a later start",
     )
     group.add_argument(
         "--keep-refused",

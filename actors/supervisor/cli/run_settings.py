@@ -45,6 +45,7 @@ NOT_INHERITED = ("tasks", "model_reason")
 # A resumed run may have other processes, budget and limits, but stays the same search.
 CHANGEABLE_ON_RESUME = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
+    "first_looks",
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
     *("prices", "at_once", "base_url"),  # where a model is found, not which model
     *("launch", "ask_person"),
@@ -89,7 +90,7 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     """Return the settings of a resumed run; raise UsageError when a flag contradicts the run."""
     _refuse_unused_policy(arguments, old)
     raw: dict[str, Any] = msgspec.to_builtins(old)
-    raw["until_idle"] = False  # valid for one start only
+    raw |= {"until_idle": False, "first_looks": False}  # valid for one start only
     options = {option.setting: option.flag for option in OPTIONS}
     for field, value in arguments.settings.items():
         flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
@@ -119,7 +120,7 @@ def require_workers(settings: Settings) -> None:
             "--launch needs --listen tcp://ADDR:PORT: an address of this machine where its jobs"
             " connect"
         )
-    elsewhere = settings.public_address or settings.until_idle
+    elsewhere = settings.public_address or settings.ends_when_idle
     missing = [role for role in settings.required_roles if not settings.process_count(role)]
     if missing and not elsewhere:
         raise UsageError(
