@@ -300,6 +300,8 @@ class Runner:
             torch.cuda.empty_cache()
 
     def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
+        if order.seed is not None:
+            seed_all(order.seed)
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
         # Each output replaces the slot's last one, and others stay: all that is freed in a block

@@ -57,6 +57,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
+    is_repeated: bool = True  # the same inputs and random numbers give the same outputs
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made
@@ -232,6 +233,7 @@ class ComputeExpected(Order, frozen=True, kw_only=True):
 
     draw: int
     seed: int
+    calls_before: int = 0  # from the seed on: they draw random numbers, too
 
 
 class ExpectedLayout(Order, frozen=True, kw_only=True):

@@ -91,12 +91,13 @@ class CallRepeatedly(Order, frozen=True, kw_only=True):
     """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output.
 
     `is_empty`: call nothing and keep outputs of earlier calls instead.  That takes what a block
-    takes besides its calls.
+    takes besides its calls.  `seed`: where the random numbers of all these calls begin.
     """
 
     calls: int
     slots: int
     is_empty: bool = False
+    seed: int | None = None
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):

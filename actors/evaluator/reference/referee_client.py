@@ -82,6 +82,7 @@ class RefereeClient:
         self.uses_device_memory = uses_device_memory
         self._restored: tuple[str, ...] = ()
         self._seeds: dict[int, int] = {}  # of the call on each draw
+        self._calls_before: dict[int, int] = {}  # from that seed on, where there are any
 
     def fresh_buffers(self) -> list[int]:
         """Return init inputs and parameters in memory that no candidate has had."""
@@ -109,7 +110,10 @@ class RefereeClient:
 
     def expected_layout(self, draw: int) -> Layout:
         """Return the layout of a draw's outputs, which are computed now if they were not before."""
-        expected, _carried = self._ask(ComputeExpected(draw=draw, seed=self._seeds[draw]))
+        order = ComputeExpected(
+            draw=draw, seed=self._seeds[draw], calls_before=self._calls_before.get(draw, 0)
+        )
+        expected, _carried = self._ask(order)
         if not isinstance(expected, ExpectedLayout):
             raise self._failure(expected)
         return expected.outputs
@@ -135,12 +139,17 @@ class RefereeClient:
         """Write these contents, while a side may be running."""
         self._ask(ReplaceContents())
 
-    def draw_from_slot(self, slot: int) -> SlotDrawn:
-        """Make a draw of what was written into a slot."""
+    def draw_from_slot(self, slot: int, block_seed: int | None = None) -> SlotDrawn:
+        """Make a draw of what was written into a slot.
+
+        `block_seed`: where the random numbers of the calls on the slots before it begin.
+        """
         drawn, _carried = self._ask(DrawFromSlot(slot=slot))
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        self._seeds[drawn.draw] = secrets.randbits(62)
+        self._seeds[drawn.draw] = secrets.randbits(62) if block_seed is None else block_seed
+        if block_seed is not None:
+            self._calls_before[drawn.draw] = slot
         return drawn
 
     def prepare_arena(self, size: int) -> int:
@@ -204,6 +213,7 @@ class RefereeClient:
         """Have the referee free the memory of draws."""
         for number in range(draw, draw + count):
             self._seeds.pop(number, None)
+            self._calls_before.pop(number, None)
         self._ask(ForgetDraws(draw=draw, count=count))
 
     def compare_output(
