@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 
 import torch
 
-from actors.evaluator.children import correctness, task_randomness
+from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.output_difference import describe_difference
 from actors.evaluator.children.random_state import RandomStart
+from actors.evaluator.children.reference_round import ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import (
     InputsBefore,
     clone,
-    has_same_bytes,
     to_buffer,
 )
 from actors.evaluator.children.timing_memory import TimingMemory
@@ -37,6 +37,7 @@ from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
     Compared,
+    CompareState,
     ComputeExpected,
     DescribeDevice,
     DescribeTask,
@@ -81,16 +82,6 @@ HOST_BLOCK_BYTES = 1 << 27
 Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
 
 
-class ReferenceRound:
-    """One draw of inputs, and the reference's outputs for it."""
-
-    def __init__(self, inputs: list[object]) -> None:
-        self.inputs = inputs
-        self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
-        self.eager: object = None
-        self.exact: object = None
-
-
 class Referee:
     """The task's module, and the rounds whose outputs are still to be compared."""
 
@@ -131,6 +122,9 @@ class Referee:
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
+            CompareState: lambda order, carried: module_updates.compare_state(
+                self._task_module, order.names, carried[0]
+            ),
             ForgetDraws: lambda order, _: self._forget(order),
         }
 
@@ -202,6 +196,7 @@ class Referee:
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
+        updated = module_updates.updated_layout(task)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
@@ -212,6 +207,7 @@ class Referee:
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
             is_repeated=is_repeated,
+            updated=updated,
             aliases=self._aliases,
             has_double=task.has_double,
             working_bytes=task.working_bytes,
@@ -333,9 +329,7 @@ class Referee:
     def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
-            found = _compare_inputs(drawn, got)
-            drawn.inputs = []  # they are compared last
-            return found
+            return drawn.compare_inputs(got)
         return self._compare_outputs(drawn, got, order)
 
     def _compare_outputs(
@@ -359,17 +353,6 @@ class Referee:
                 )
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if order.share else None)
-
-
-def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:
-    inputs = tensor_bytes.tensors_in(drawn.inputs)
-    for number, (mine, own, is_written) in enumerate(
-        zip(got, inputs, drawn.is_written, strict=True)
-    ):
-        # Where the task's own module writes to an input, a candidate may write to it or not.
-        if not is_written and not has_same_bytes(mine, own):
-            return Compared(reason=f"input {number} is changed by the call")
-    return Compared()
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from actors.evaluator.ipc.layout_checks import Layout
+from actors.evaluator.ipc.layout_checks import Layout, Nest
 from actors.evaluator.ipc.orders import CallForm, Done, Exit, InputKind, Order, Ping
 from protocol.cases import TaskCase
 from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
@@ -57,7 +57,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
-    is_repeated: bool = True  # the same inputs and random numbers give the same outputs
+    is_repeated: bool  # the same inputs and random numbers give the same outputs
+    updated: Nest  # a dictionary of the parameters and buffers that a call changes
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made
@@ -259,6 +260,12 @@ class CompareBytes(Order, frozen=True, kw_only=True):
     only_own: bool = False  # leave out outputs that the task returns in an input's memory
 
 
+class CompareState(Order, frozen=True, kw_only=True):
+    """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
+
+    names: tuple[str, ...]
+
+
 class Compared(Order, frozen=True, kw_only=True):
     reason: str = ""  # "" when they agree
     max_error: float | None = None  # in units of the tolerance
@@ -303,6 +310,7 @@ ToReferee = (
     | ComputeExpected
     | StashOutputs
     | CompareBytes
+    | CompareState
     | ForgetDraws
     | Exit
 )

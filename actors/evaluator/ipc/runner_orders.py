@@ -139,6 +139,13 @@ class WriteTensors(Order, frozen=True, kw_only=True):
     limit: int = 0  # bytes of the descriptor's memory
 
 
+class WriteState(Order, frozen=True, kw_only=True):
+    """Write parameters and buffers, by name, to the descriptor; leave out those it has not."""
+
+    names: tuple[str, ...]
+    limit: int  # bytes of the descriptor's memory
+
+
 ToRunner = (
     Ping
     | ImportSource
@@ -158,6 +165,7 @@ ToRunner = (
     | CheckRelease
     | CheckDevice
     | WriteTensors
+    | WriteState
     | Exit
 )
 
@@ -169,6 +177,12 @@ class ParametersLoaded(Order, frozen=True, kw_only=True):
 
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
+
+
+class StateWritten(Order, frozen=True, kw_only=True):
+    """The state is written; the layout of a dictionary."""
+
+    state: Layout
 
 
 class CallReturned(Order, frozen=True, kw_only=True):
@@ -230,6 +244,7 @@ FromRunner = (
     Done
     | ReleaseChecked
     | ParametersLoaded
+    | StateWritten
     | CallReturned
     | CallsReturned
     | SlotsMapped
