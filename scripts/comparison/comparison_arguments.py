@@ -15,7 +15,8 @@ from typing import Literal, get_args
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.supervisor.cli import gpu_discovery
-from actors.supervisor.cli.flags import OPTIONS, Arguments
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS
 from protocol.settings import MAX_SEED
 from scripts.tables.result_rows import short_model
 from scripts.tables.run_description import OF_ONE_MACHINE

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.commands import typed_command
-from actors.supervisor.cli.flags import OPTIONS
+from actors.supervisor.cli.setting_options import OPTIONS
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
-from actors.supervisor.cli.flags import OPTIONS, Arguments, SettingOption
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS, SettingOption
 from protocol.settings import STRATEGIES, TREE_SEARCH_STRATEGIES
 
 COMMAND = typed_command("kernelbench")

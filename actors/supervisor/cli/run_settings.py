@@ -14,7 +14,8 @@ import msgspec
 
 from actors.cli import UsageError
 from actors.supervisor.cli import flags
-from actors.supervisor.cli.flags import OPTIONS, Arguments
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS
 from actors.supervisor.processes import launcher_client
 from protocol import prices
 from protocol.api_key import api_key_variable
@@ -39,7 +40,6 @@ from protocol.values import AGENT_ROLES, BACKEND_OF, Role
 DEFAULT_CLAUDE_MODEL = "claude-sonnet-4-6"
 ATTEMPTS_AHEAD = 3  # expansions in flight for each card
 MAX_OPEN_TASKS = 4  # open tasks for each evaluator, while models think
-FREE_MODELS = ("recipes", "script:", "replay:")  # models that answer at once and cost nothing
 # Settings of one run only: not inherited from a stark.toml that was copied from it.
 NOT_INHERITED = ("tasks", "model_reason")
 # A resumed run may have other processes, budget and limits, but stays the same search.
@@ -142,7 +142,7 @@ def require_workers(settings: Settings) -> None:
 def paid_models(settings: Settings) -> list[str]:
     """Return the run's models that cost money, or may."""
     named = dict.fromkeys(settings.model_of(role) for role in AGENT_ROLES)
-    return [model for model in named if not model.startswith(FREE_MODELS)]
+    return [model for model in named if not model.startswith(COMPUTED_MODELS)]
 
 
 def with_prices(settings: Settings) -> Settings:
@@ -238,7 +238,7 @@ def _set_concurrency(raw: dict[str, Any], evaluators: int, tasks: int, ahead: in
     measured.  Many tasks with one expansion each grow better trees than one task with many.  With a
     model that answers at once, one task fills an evaluator and stays open until it is done.
     """
-    answers_at_once = str(raw["model"]).startswith(FREE_MODELS)
+    answers_at_once = str(raw["model"]).startswith(COMPUTED_MODELS)
     raw.setdefault("tasks_at_once", evaluators * (1 if answers_at_once else MAX_OPEN_TASKS))
     open_tasks = max(1, min(tasks, raw["tasks_at_once"] or tasks))
     raw.setdefault("search", {}).setdefault(
