@@ -223,7 +223,9 @@ class Evaluation:
         if answer[0].misshapen:
             return wrong_result(f"parameter {answer[0].misshapen[0]}", "check")
         self._missing_parameters = answer[0].missing
-        self.fixture.referee.restore_parameters(self._missing_parameters)
+        self.fixture.referee.restore_parameters(
+            self._missing_parameters, has_changed=bool(self.fixture.facts.updated.items)
+        )
         return None
 
     def _ask(

@@ -118,7 +118,7 @@ class SlotTransfer:
     def _compare_some(self, answer: FromRunner, calls: int) -> None:
         """Compare some of the candidate's outputs, now and then after new inputs were written."""
         facts = self._fixture.facts
-        is_possible = facts.is_deterministic and not all(facts.aliases)
+        is_possible = facts.is_repeated and not all(facts.aliases)
         if is_possible and secrets.randbelow(1000) < 1000 * POLICY.refilled_chance:
             self._spot_checks.compare_after_new_inputs(
                 lambda: self._outputs.stash_some(answer, calls), calls
@@ -219,9 +219,11 @@ class SlotTransfer:
     ) -> tuple[TimedWindow, FromRunner]:
         if self._fixture.on_host:
             time.sleep(POLICY.settle_s)
+        seed = None if self._fixture.is_deterministic else secrets.randbits(62)
+        self._spot_checks.block_seed = seed
         return self._sides.timed_window(
             side,
-            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty),
+            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed),
             self._outputs.hand_over_order(side, calls),
             before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
             meanwhile=meanwhile,
