@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long check lint format bench bench-judge chaos doctor clean
+.PHONY: run test test-long test-oldest-torch check lint format bench bench-judge chaos doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
@@ -14,6 +14,12 @@ test: $(READY)         ## the gate: all tests but slow ones and those that need 
 
 test-long: $(READY)    ## slow tests: the whole corpus, chaos, partitions, repeated kills, guests
 	$(BIN)/python -m pytest -m "long and not (gpu or live)" --timeout 600
+
+test-oldest-torch:     ## what users' torch runs (packages, drop-ins), with the oldest torch allowed: 3 GB
+	$(PYTHON) -m venv .venv-oldest-torch
+	.venv-oldest-torch/bin/python -m pip install --quiet --editable . torch==2.11.0 numpy pytest pytest-timeout hypothesis
+	.venv-oldest-torch/bin/python -m pytest tests/adopt tests/ship tests/release -W ignore::UserWarning \
+		-m "not (long or gpu or live)"
 
 check: lint test       ## format, lint, types, tests
 

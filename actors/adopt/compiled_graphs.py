@@ -8,12 +8,15 @@ from collections.abc import Callable
 import msgspec
 import torch
 
+LONGEST_REASON = 200
+
 
 class GraphCount(msgspec.Struct, frozen=True, kw_only=True):
     """What tracing a pass over all batches gave."""
 
     graphs: int
     breaks: int
+    reason: str = ""  # of the most frequent break
 
     def is_worse_than(self, other: GraphCount, sites: int) -> bool:
         """Whether there are more breaks, or more graphs than `sites` fitted modules may cost.
@@ -24,8 +27,16 @@ class GraphCount(msgspec.Struct, frozen=True, kw_only=True):
         return self.breaks > other.breaks or self.graphs > other.graphs * max(sites, 1)
 
     def describe(self) -> str:
-        """Return "2 graphs and 1 breaks"."""
-        return f"{self.graphs} graphs and {self.breaks} breaks"
+        """Return "2 graphs and 1 breaks (reason)"."""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{self.graphs} graphs and {self.breaks} breaks{why}"
+
+
+def _reason(text: str) -> str:
+    """Return what a break's text says first, and what it calls its context."""
+    first, _, rest = text.partition("\n")
+    context = rest.partition("Developer debug context: ")[2].partition("\n")[0]
+    return " ".join(f"{first}: {context}".split())[:LONGEST_REASON] if context else first
 
 
 def count_graphs(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount | None:
@@ -41,8 +52,12 @@ def count_graphs(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount 
             warnings.simplefilter("ignore")
             model.compile(backend="eager")
             run()
-        breaks = sum(counters["graph_break"].values())
-        return GraphCount(graphs=int(counters["stats"]["unique_graphs"]), breaks=int(breaks))
+        breaks = counters["graph_break"]
+        return GraphCount(
+            graphs=int(counters["stats"]["unique_graphs"]),
+            breaks=int(sum(breaks.values())),
+            reason=_reason(max(breaks, key=breaks.__getitem__, default="")),
+        )
     except Exception:  # noqa: BLE001  # the compiler on the user's model: then it is not compared
         return None
     finally:

@@ -73,11 +73,22 @@ class CorrectnessCheck:
                     self._referee.forget(previous[0].number)
                 previous = (drawing, called)
                 self.rounds = number + 1
+            return self._changed_state()
         finally:
             for drawing in drawn:
                 if self._runner.failure is None or self._fixture.is_alive:
                     self._referee.forget(drawing.number)
-        return None
+
+    def _changed_state(self) -> CandidateFault | None:
+        """Return a fault if calls did not change the module's state as those of the task did."""
+        updated = self._fixture.facts.updated
+        if not updated.items:
+            return None
+        found = self._referee.compare_state(self._runner, updated)
+        if isinstance(found, CandidateFault) or not found.reason:
+            return found if isinstance(found, CandidateFault) else None
+        calls = f"after {self.rounds} calls"
+        return wrong_result(f"{calls}: {found.reason}", "check", found.max_error)
 
     def _round(
         self, drawn: DrawnInputs, number: int, kind: InputKind

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from actors.evaluator import verdict_annotations
-from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
+from actors.evaluator.build.build_stage import (
+    BuildResult,
+    CandidateBuild,
+    FinishedBuild,
+    log_build,
+)
 from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
 from actors.evaluator.devices import roofline
@@ -183,9 +188,8 @@ class Evaluation:
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
         stages = self.fixture.zygote.stages
-        with stages.stage("profile"):
-            is_answering = fault is not None or self._profile(runner)
         with stages.stage("end"):
+            is_answering = fault is not None or self._profile(runner)
             fault = fault or (self._end(runner) if is_answering else None)
         if fault is None:
             with stages.stage("alone"):
@@ -232,7 +236,9 @@ class Evaluation:
         if answer[0].misshapen:
             return wrong_result(f"parameter {answer[0].misshapen[0]}", "check")
         self._missing_parameters = answer[0].missing
-        self.fixture.referee.restore_parameters(self._missing_parameters)
+        self.fixture.referee.restore_parameters(
+            self._missing_parameters, has_changed=bool(self.fixture.facts.updated.items)
+        )
         return None
 
     def _ask(
@@ -392,14 +398,3 @@ class Evaluation:
             self._check.error_share if self._check else None,
             self.fixture.facts.notes,
         )
-
-
-def log_build(built: BuildResult, context: EvaluationContext) -> None:
-    """Log how a candidate was built, and how long it waited for that."""
-    context.log_step(
-        "built" if built.fault is None else "not built",
-        how=built.how,
-        seconds=round(built.seconds, 3),
-        waited_for_a_build_slot_s=round(built.waited_s, 1) if built.waited_s > 1.0 else None,
-        reason=built.fault.reason[:200] if built.fault else None,
-    )

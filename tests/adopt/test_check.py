@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from planted_winners import MANY, ONCE, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
 from actors.adopt.accuracy import Truth, step_outputs
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart
-from actors.adopt.compiled_graphs import GraphCount
+from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.fit import fit
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
@@ -113,6 +114,22 @@ def test_graphs_may_grow_with_the_fitted_modules_and_breaks_may_not() -> None:
     assert not GraphCount(graphs=6, breaks=0).is_worse_than(before, 3)
     assert GraphCount(graphs=7, breaks=0).is_worse_than(before, 3)
     assert GraphCount(graphs=2, breaks=1).is_worse_than(before, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_reason_of_a_break_is_named() -> None:
+    """A dropped winner's line says what torch.compile stopped at."""
+
+    class Breaking(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._dynamo.graph_break()
+            return x + 1
+
+    model = Breaking()
+    found = count_graphs(model, lambda: model(torch.ones(3)))
+    assert found is not None
+    assert 1 == found.breaks
+    assert "graph_break()" in found.describe()
 
 
 def test_the_interval_covers_the_speed_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
 import warnings
@@ -18,7 +19,7 @@ from quick_stages import looked_at, silent, take_quickly
 from torch.nn.utils import parametrize, prune
 
 from actors.adopt.errors import AdoptError
-from actors.adopt.fit import fit, load_package
+from actors.adopt.fit import fit, load_package, package_texts
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
 
@@ -290,3 +291,19 @@ def test_a_compiler_takes_calls_of_another_shape_without_a_break(folder: StageFo
             found.append(model(torch.randn(rows, 64)))
     torch._dynamo.reset()
     assert [512, 128, 200, 512] == [len(each) for each in found]
+
+
+def test_what_a_compiler_traces_uses_no_descriptor() -> None:
+    """torch 2.11 breaks the graph at `function.__get__`, also in a property: at each other call."""
+    tree = ast.parse(package_texts()["__init__.py"])
+    (forward,) = (
+        each
+        for each in tree.body
+        if isinstance(each, ast.ClassDef) and each.name == "FittedForward"
+    )
+    methods = {each.name: each for each in forward.body if isinstance(each, ast.FunctionDef)}
+    assert {"traced", "fitting", "is_as_traced", "nested", "original"} <= methods.keys()
+    for name, method in methods.items():
+        assert not method.decorator_list, name
+        used = {each.attr for each in ast.walk(method) if isinstance(each, ast.Attribute)}
+        assert name == "__init__" or "__get__" not in used, name

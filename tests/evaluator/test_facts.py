@@ -271,7 +271,17 @@ def test_the_rules_are_the_judges_own_numbers() -> None:
     parts = ["0.0001 x", "2.5 on one draw", "8 x eager's own", "3e-07", "float64"]
     parts += ["matrix products: off", "convolutions: on", "shifted, sparse", "at least 3"]
     assert [part for part in parts if part not in text] == []
-    assert "TF32 in" not in "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
+    plain = "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
+    assert "TF32 in" not in plain
+    assert "Each call of Model changes" not in plain
+    names = [f"bn{number}.running_mean" for number in range(8)]
+    (line,) = [
+        each
+        for each in rule_lines(described, "cpu", [], 3, JudgeRules(), names)
+        if "Each call of Model changes" in each
+    ]
+    assert "bn0.running_mean, " in line
+    assert "and 2 more: each call of ModelNew has to change them" in line
 
 
 def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:

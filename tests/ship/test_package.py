@@ -149,7 +149,9 @@ def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> No
     for size in (4, 9):
         inputs = [torch.randn(size, 16), torch.randn(size, 16)]
         torch.testing.assert_close(loaded(*inputs), plain(*inputs))
-    assert before + 1 == package.stats()["kernel"]
+    # torch 2.11 loads parameters from anywhere in the file; the original runs, and says so.
+    aligned = all(tensor.data_ptr() % 64 == 0 for tensor in loaded.state_dict().values())
+    assert before + aligned == package.stats()["kernel"], package.stats()
     assert package.NAMESPACE in str(program.graph)
 
 

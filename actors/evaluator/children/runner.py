@@ -60,9 +60,11 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseTensors,
     SetInputs,
     SlotsMapped,
+    StateWritten,
     TakeProfile,
     ToRunner,
     UseArena,
+    WriteState,
     WriteTensors,
 )
 from actors.prctl import PR_SET_DUMPABLE, prctl
@@ -151,6 +153,7 @@ class Runner:
         self.device = device
         self._class: object = None
         self._made: object = None  # the module itself
+        self._loaded: dict[str, torch.Tensor] = {}  # its tensors, by the names of the task's
         self._form = CallForm()
         self._module: object = None  # what is called: the module, or what differentiates it
         self._slots: dict[int, tuple[object, ...]] = {}
@@ -185,6 +188,7 @@ class Runner:
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
             WriteTensors: lambda order, carried: self._write_tensors(order, carried[0]),
+            WriteState: lambda order, carried: self._write_state(order, carried[0]),
         }
 
     def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
@@ -214,7 +218,8 @@ class Runner:
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
-        return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
+        answer, self._loaded = parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
+        return answer
 
     def _compile_module(self, mode: str) -> None:
         torch.compiler.reset()  # what another mode compiled
@@ -306,6 +311,8 @@ class Runner:
             torch.cuda.empty_cache()
 
     def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
+        if order.seed is not None:
+            seed_all(order.seed)
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
         # Each output replaces the slot's last one, and others stay: all that is freed in a block
@@ -351,6 +358,11 @@ class Runner:
         else:
             value = self._checked_outputs[order.number]
         tensor_bytes.write(value, region, order.limit)
+
+    def _write_state(self, order: WriteState, region: int) -> StateWritten:
+        state = parameter_loading.state_of(self._made, self._loaded, order.names)
+        tensor_bytes.write(state, region, order.limit)
+        return StateWritten(state=tensor_bytes.layout_of(state))
 
     def _synchronize(self) -> None:
         if self.device == "cuda":

@@ -110,13 +110,13 @@ class MixedTensor:
         piece_bytes = PIECE_BYTES[first.device.type] // len(places)
         if piece_bytes < MIN_PIECE_BYTES:
             piece_bytes = len(first) * first.element_size()
-        piece = max(1, piece_bytes // first.element_size())
+        pieces = -(-len(first) * first.element_size() // piece_bytes)
         chosen = self._chosen.expand(places.shape)
         for is_first, one, other, place in zip(
-            chosen.split(piece, 1),
-            first.split(piece),
-            second.split(piece),
-            places.split(piece, 1),
+            chosen.tensor_split(pieces, 1),
+            first.tensor_split(pieces),
+            second.tensor_split(pieces),
+            places.tensor_split(pieces, 1),
             strict=True,
         ):
             torch.where(is_first, one, other, out=place)

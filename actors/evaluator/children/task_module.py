@@ -16,6 +16,7 @@ import torch
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, placed
 from actors.evaluator.children.random_fills import LARGE_STATE_BYTES, large_fills
+from actors.evaluator.children.random_state import RandomStart, start_from
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
@@ -221,9 +222,9 @@ class TaskModule:
 
     # --- outputs -----------------------------------------------------------------------------
 
-    def eager_outputs(self, inputs: list[object], seed: int) -> object:
+    def eager_outputs(self, inputs: list[object], start: RandomStart) -> object:
         """Return the module's outputs; the call may change the inputs."""
-        seed_all(seed)
+        start_from(start)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
             return clone(self.call(self.model, inputs))
@@ -238,18 +239,22 @@ class TaskModule:
         outputs_at = [each.untyped_storage().data_ptr() for each in tensors_in(returned)]
         return tuple(place in inputs_at - {0} for place in outputs_at)
 
-    def double_outputs(self, inputs: list[object], seed: int) -> object:
+    def double_outputs(self, inputs: list[object], start: RandomStart) -> object:
         """Return the outputs in float64, None where there is no such version."""
-        return self._double(inputs, seed) if self.has_double else None
+        return self._double(inputs, start) if self.has_double else None
 
-    def _double(self, inputs: list[object], seed: int) -> object:
+    def _double(self, inputs: list[object], start: RandomStart) -> object:
         model = copy.deepcopy(self.model).double()
-        seed_all(seed)
+        start_from(start)
         with torch.no_grad():
             return clone(self.call(model, as_double(inputs)))
 
-    def find_precision(self, inputs: list[object]) -> None:
-        """Find out whether the module works in float64."""
+    def find_precision(self, inputs: list[object], *, is_random: bool = False) -> None:
+        """Find out whether the module works in float64.
+
+        `is_random`: it draws random numbers.  Those of float64 may be others than the task's own:
+        then its outputs in float64 say nothing, and an error against them would allow any error.
+        """
         held = [*tensors_in(inputs), *self.model.parameters()]
         sizes = TaskBytes(
             inputs=sum(each.nbytes for each in tensors_in(inputs)),
@@ -273,6 +278,8 @@ class TaskModule:
             tensor.dtype in (torch.float64, torch.complex128) or not tensor.is_floating_point()
             for tensor in tensors_in(exact)
         )
+        if is_random:
+            self.has_double = self.has_double and self.runs_on(inputs, 0)
 
     def is_deterministic(self, inputs: list[object], seed: int | None) -> bool:
         """Whether the same inputs give the same outputs, seeded alike or (None) not at all."""
@@ -291,11 +298,7 @@ class TaskModule:
             self.working_bytes = max(0, peak.bytes() - self._output_bytes)
             results.append(clone(returned))
             del given, returned  # before the next call
-        first, second = map(tensors_in, results)
-        return all(
-            a.shape == b.shape and not correctness.compare(b, a, None, "").reason
-            for a, b in zip(first, second, strict=True)
-        )
+        return are_equal(*results)
 
     def runs_on(self, inputs: list[object], seed: int) -> bool:
         """Whether outputs are finite and eager's own error is small enough to compare with."""
@@ -325,6 +328,14 @@ class TaskModule:
             return False
         del plain  # what they take is free
         return self.runs_on(other, seed)
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Whether a task's outputs differ by no more than is tolerated."""
+    return all(
+        a.shape == b.shape and not correctness.compare(b, a, None, "").reason
+        for a, b in zip(tensors_in(first), tensors_in(second), strict=True)
+    )
 
 
 def require_transferable(where: str, layout: Layout) -> None:

@@ -9,6 +9,8 @@ from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 from protocol.settings import JudgeRules
 from protocol.values import DeviceKind
 
+NAMES_SHOWN = 6
+
 
 def rule_lines(
     task: TaskDescribed,
@@ -16,12 +18,17 @@ def rule_lines(
     input_kinds: Sequence[InputKind],
     checks: int,
     rules: JudgeRules,
+    updated: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return what is compared, what is timed and what comes, one line each."""
+    """Return what is compared, what is timed and what comes, one line each.
+
+    `updated`: the names of parameters and buffers that a call of the task changes.
+    """
     return (
         *_tolerance_lines(task.tolerances, rules),
         *_tf32_lines(task, device),
         _inputs_line(input_kinds, checks),
+        *_state_lines(updated),
         *_timing_lines(device),
     )
 
@@ -75,6 +82,15 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
         "get other values; the module stays in the mode in which it was constructed; inputs must "
         "stay unchanged."
     )
+
+
+def _state_lines(updated: Sequence[str]) -> Iterator[str]:
+    if updated:
+        more = f" and {len(updated) - NAMES_SHOWN} more" if len(updated) > NAMES_SHOWN else ""
+        yield (
+            f"Each call of Model changes {', '.join(updated[:NAMES_SHOWN])}{more}: each call of "
+            "ModelNew has to change them likewise. They are compared after the checks' calls."
+        )
 
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:

@@ -97,12 +97,13 @@ class CallRepeatedly(Order, frozen=True, kw_only=True):
     """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output.
 
     `is_empty`: call nothing and keep outputs of earlier calls instead.  That takes what a block
-    takes besides its calls.
+    takes besides its calls.  `seed`: where the random numbers of all these calls begin.
     """
 
     calls: int
     slots: int
     is_empty: bool = False
+    seed: int | None = None
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):
@@ -144,6 +145,13 @@ class WriteTensors(Order, frozen=True, kw_only=True):
     limit: int = 0  # bytes of the descriptor's memory
 
 
+class WriteState(Order, frozen=True, kw_only=True):
+    """Write parameters and buffers, by name, to the descriptor; leave out those it has not."""
+
+    names: tuple[str, ...]
+    limit: int  # bytes of the descriptor's memory
+
+
 ToRunner = (
     Ping
     | ImportSource
@@ -164,6 +172,7 @@ ToRunner = (
     | CheckRelease
     | CheckDevice
     | WriteTensors
+    | WriteState
     | Exit
 )
 
@@ -175,6 +184,12 @@ class ParametersLoaded(Order, frozen=True, kw_only=True):
 
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
+
+
+class StateWritten(Order, frozen=True, kw_only=True):
+    """The state is written; the layout of a dictionary."""
+
+    state: Layout
 
 
 class CallReturned(Order, frozen=True, kw_only=True):
@@ -236,6 +251,7 @@ FromRunner = (
     Done
     | ReleaseChecked
     | ParametersLoaded
+    | StateWritten
     | CallReturned
     | CallsReturned
     | SlotsMapped

@@ -62,7 +62,7 @@ class Sides:
         self._on_host = fixture.on_host
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
-        self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
+        self._last_block_s: dict[tuple[Side, int, bool], float] = {}
         # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
         # of honest kernels compare the judge with it.
         self.told_call_s: list[float] = []
@@ -159,7 +159,7 @@ class Sides:
             # Not for this thread, which comes before a thread of the side on one processor.
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s - worked_s
             freezer.snapshot_cpu()
-        self._last_block_s[side, block] = block_ended - began
+        self._last_block_s[side, block.calls, block.is_empty] = block_ended - began
         if side == "candidate" and isinstance(done, CallsReturned):
             self.told_call_s.append(done.call_s)
         # A candidate is not believed what its calls took.
@@ -190,7 +190,9 @@ class Sides:
         """Wait for an answer; on a GPU, where a block ends is not slept over."""
         spin_after_s = None
         if not self._on_host:
-            last_s = self._last_block_s.get((side, block), 0.0) if block is not None else 0.0
+            last_s = 0.0
+            if block is not None:
+                last_s = self._last_block_s.get((side, block.calls, block.is_empty), 0.0)
             spin_after_s = int(POLICY.spin_after_share * last_s * 1000) / 1000
         answer = self._runner_of(side).receive_answer(self.order_limit_s, spin_after_s=spin_after_s)
         return self._require_answer(side, answer)

@@ -119,7 +119,7 @@ class SlotTransfer:
         """Compare some of the candidate's outputs, now and then after new inputs were written."""
         facts = self._fixture.facts
         may_share = not self._outputs.refuses_inputs and not all(facts.aliases)
-        is_possible = facts.is_deterministic and may_share
+        is_possible = facts.is_repeated and may_share
         if is_possible and secrets.randbelow(1000) < 1000 * POLICY.refilled_chance:
             self._spot_checks.compare_after_new_inputs(
                 lambda: self._outputs.stash_some(answer, calls), calls
@@ -227,9 +227,11 @@ class SlotTransfer:
     ) -> tuple[TimedWindow, FromRunner]:
         if self._fixture.on_host:
             time.sleep(POLICY.settle_s)
+        seed = None if self._fixture.is_deterministic else secrets.randbits(62)
+        self._spot_checks.block_seed = seed
         return self._sides.timed_window(
             side,
-            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty),
+            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed),
             self._outputs.hand_over_order(side, calls),
             before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
             meanwhile=meanwhile,
