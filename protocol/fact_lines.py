@@ -24,6 +24,7 @@ MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
 MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
+MIN_TOLD_ERROR = 0.01  # of the tolerance: a smaller error leaves all the room that there is
 NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
 # A float32 product as three of the values' upper and lower parts: far more exact than one.
 PRODUCTS_OF_A_SPLIT = 3
@@ -53,7 +54,7 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
         return []
     failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
     shares = [*_share_lines(facts, task), *_launch_lines(facts, task), *_kernel_lines(facts)]
-    return [*failed, *shares, *facts.profile_sentences, *facts.difference]
+    return [*failed, *shares, *facts.profile_sentences, *facts.difference, *_error_lines(facts)]
 
 
 # --- the task -------------------------------------------------------------------------------------
@@ -282,6 +283,17 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
             f"{us(facts.median_us)}"
         )
     yield f"{text}."
+
+
+def _error_lines(facts: VerdictFacts) -> Iterator[str]:
+    """Yield the errors by kind of inputs; of small ones the largest, of exact results nothing."""
+    worst = max(facts.errors, key=lambda each: each.share, default=None)
+    if worst is None or not worst.share:
+        return
+    told = facts.errors if worst.share >= MIN_TOLD_ERROR else (worst,)
+    named = ", ".join(f"{each.inputs} {each.share:.2g}" for each in told)
+    before = " of the draws before, which were right" if facts.difference else ""
+    yield f"Largest error{before}, as a share of the tolerance, by inputs: {named}."
 
 
 def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:

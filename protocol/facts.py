@@ -121,6 +121,20 @@ class KernelFacts(Value, frozen=True, kw_only=True):
     waves: float | None = None  # blocks over the blocks that run at the same time
 
 
+class DrawError(Value, frozen=True, kw_only=True):
+    """The largest error on draws of one kind of inputs."""
+
+    inputs: str  # "as given", "scaled", …
+    share: float  # of the tolerance
+
+
+class UnitShare(Value, frozen=True, kw_only=True):
+    """How busy a unit of the device is in a candidate's longest kernel, as a profiler measured."""
+
+    unit: str  # "DRAM", "tensor cores", …
+    share: float  # of the time, or of the rate that a copy reaches
+
+
 class VerdictFacts(Value, frozen=True, kw_only=True):
     """What is known of a candidate besides its verdict."""
 
@@ -133,3 +147,5 @@ class VerdictFacts(Value, frozen=True, kw_only=True):
     difference: tuple[str, ...] = ()  # of a wrong result: where, how many, which pattern
     profile_sentences: tuple[str, ...] = ()  # read off a profiler's metrics by fixed rules
     fault_location: str = ""  # of a crash: kernel, line, address, thread
+    errors: tuple[DrawError, ...] = ()  # of the checks that it passed
+    unit_shares: tuple[UnitShare, ...] = ()  # read off a profiler's metrics

@@ -15,10 +15,10 @@ from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
 from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
-from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts
+from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts, worst_errors
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
-from protocol.facts import DeviceRates, TaskCost
+from protocol.facts import DeviceRates, DrawError, TaskCost
 from protocol.settings import JudgeRules
 from protocol.values import Device
 
@@ -262,16 +262,37 @@ def test_without_a_profile_only_the_time_is_known() -> None:
 
 
 def test_the_rules_are_the_judges_own_numbers() -> None:
-    """Tolerance, factor, eager's error, TF32 and kinds of draws stand in the lines."""
+    """Tolerance in absolute figures, eager's share, TF32 and kinds of draws stand in the lines."""
     tolerance = OutputTolerance(
         dtype="float32", allowed=1e-4, rms=2.5, eager_error=3e-7, error_factor=8.0, is_double=True
     )
     described = TaskDescribed(tolerances=(tolerance,), tf32_convolutions=True)
     text = "\n".join(rule_lines(described, "cuda", ["shifted", "sparse"], 3, JudgeRules()))
-    parts = ["0.0001 x", "2.5 on one draw", "8 x eager's own", "3e-07", "float64"]
+    parts = ["float64", "0.0001 x", "RMS 2.5", "0.00025 for an element near 0", "0.003 of it"]
     parts += ["matrix products: off", "convolutions: on", "shifted, sparse", "at least 3"]
     assert [part for part in parts if part not in text] == []
     assert "TF32 in" not in "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
+
+
+def test_eagers_own_error_widens_a_tolerance() -> None:
+    """Where eager loses more than a task usually may, the figure is the one that is judged by."""
+    tolerance = OutputTolerance(
+        dtype="float32", allowed=1e-4, rms=2.5, eager_error=3e-5, error_factor=8.0, is_double=True
+    )
+    line = rule_lines(TaskDescribed(tolerances=(tolerance,)), "cpu", [], 3, JudgeRules())[0]
+    assert "0.00024 x (|element| + RMS" in line
+    assert "which is 8 x eager's own error and above 0.0001" in line
+    assert line.endswith("Eager's own largest error is 0.12 of it.")
+
+
+def test_errors_of_several_checks_are_the_worst_of_each_kind() -> None:
+    """Rounds in fresh processes, and cases, draw anew: the margin is that of the worst draw."""
+    one = (DrawError(inputs="as given", share=0.1), DrawError(inputs="shifted", share=0.5))
+    other = (DrawError(inputs="as given", share=0.2),)
+    assert worst_errors([one, other]) == (
+        DrawError(inputs="as given", share=0.2),
+        DrawError(inputs="shifted", share=0.5),
+    )
 
 
 def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.facts import (
     DeviceRates,
+    DrawError,
     KernelFacts,
     OperationTime,
     ReferenceFacts,
@@ -138,6 +139,22 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
     many = replace(kernel, waves=248.24)
     assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
+
+
+def test_errors_stand_beside_the_tolerance_by_kind_of_inputs() -> None:
+    """What is left for lower precision; exact results and tiny errors need no list."""
+    given, shifted = (
+        DrawError(inputs="as given", share=0.02),
+        DrawError(inputs="shifted", share=0.5),
+    )
+    line = "Largest error, as a share of the tolerance, by inputs: as given 0.02, shifted 0.5."
+    assert verdict_fact_lines(VerdictFacts(errors=(given, shifted)), None) == [line]
+    tiny = tuple(replace(one, share=one.share / 1000) for one in (given, shifted))
+    assert "by inputs: shifted 0.0005." in verdict_text(VerdictFacts(errors=tiny))
+    exact = (replace(given, share=0.0),)
+    assert verdict_fact_lines(VerdictFacts(errors=exact), None) == []
+    wrong = VerdictFacts(errors=(given,), difference=("2 of 4 elements are wrong",))
+    assert "of the draws before, which were right, as a share" in verdict_text(wrong)
 
 
 def test_profiles_faults_and_differences_are_passed_on() -> None:

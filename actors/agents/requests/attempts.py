@@ -21,6 +21,7 @@ from actors.agents.requests import facts, ledger
 from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
+from protocol.fact_lines import MIN_TOLD_ERROR
 from protocol.messages import AgentWork, Repair
 from protocol.values import AttemptView, Outcome, Reference
 
@@ -30,7 +31,6 @@ MAX_CHANGES = 4_000  # characters of all differences that a request shows
 MAX_FASTEST_CODE = 4_000  # characters of the fastest attempt's source; longer: of its main kernel
 MAX_IDEA = 300  # characters of a plan where its code is shown
 MAX_TOLD_IDEA = 600  # and where it is not
-MIN_TOLD_ERROR = 0.01  # of the tolerance: less leaves all the room that there is
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
@@ -141,7 +141,7 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     )
     known = "".join(f"\n{facts.item(line)}" for line in lines)
     if verdict.is_correct:
-        return _time(node, reference) + known
+        return _time(node, reference, is_whole=is_whole) + known
     word = verdict.verdict.replace("_", " ").capitalize()
     outcome = f"{word}: {verdict.reason}".rstrip(": ")
     if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
@@ -152,7 +152,7 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     return "\n\n".join(part for part in parts if part)
 
 
-def _time(node: AttemptView, reference: Reference) -> str:
+def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
     """Return the time of a correct attempt, and what it is beside PyTorch's and the floor's."""
     verdict = node.verdict
     time = node.score_us if node.score_us is not None else verdict.median_us
@@ -161,7 +161,8 @@ def _time(node: AttemptView, reference: Reference) -> str:
     parts = [f"Correct: {ledger.duration(time)} a call"]
     if node.node:
         parts += ledger.comparisons(time, reference)
-        if verdict.max_error is not None and verdict.max_error >= MIN_TOLD_ERROR:
+        has_errors = is_whole and verdict.facts is not None and verdict.facts.errors
+        if not has_errors and (verdict.max_error or 0.0) >= MIN_TOLD_ERROR:
             parts.append(f"largest error {verdict.max_error:.2g} of the tolerance")
         measured, beside = verdict.median_us, verdict.reference_us
         if measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:

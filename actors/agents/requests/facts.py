@@ -83,7 +83,8 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """
     facts = verdict.facts
     if facts is not None:  # the last sentence of a profile is the bound
-        facts = replace(facts, kernels=(), profile_sentences=facts.profile_sentences[-1:])
+        last = facts.profile_sentences[-1:]
+        facts = replace(facts, kernels=(), errors=(), profile_sentences=last)
     return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, None)]
 
 
