@@ -25,7 +25,7 @@ MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
 MIN_TOLD_ERROR = 0.01  # of the tolerance: a smaller error leaves all the room that there is
-NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
+NEAR_RATE = 0.75  # share of a rate from which on it bounds a kernel
 # A float32 product as three of the values' upper and lower parts: far more exact than one.
 PRODUCTS_OF_A_SPLIT = 3
 SPLIT_PRECISIONS: tuple[MatrixPrecision, ...] = ("tf32", "bfloat16")
@@ -242,9 +242,9 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
         less = "bytes" if memory >= matrix else "operations"
         cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
         return f"It needs fewer {less} than the reference{cached}."
-    if memory >= NEAR_COPY_RATE and memory >= matrix:
+    if memory >= NEAR_RATE and memory >= matrix:
         return "Memory bounds it."
-    if matrix >= NEAR_MATRIX_RATE:
+    if matrix >= NEAR_RATE:
         return "Arithmetic bounds it."
     return ""
 
@@ -279,8 +279,8 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
     idle = _idle_us(facts)
     if idle is not None and facts.median_us:
         text += (
-            f". Launches and the host bound it: the device is idle for {us(idle)} of "
-            f"{us(facts.median_us)}"
+            f". The device is idle for {us(idle)} of {us(facts.median_us)}, which launches and the "
+            "host take"
         )
     yield f"{text}."
 

@@ -106,7 +106,8 @@ def test_a_bound_is_named_by_its_share() -> None:
     """Near the copy rate memory bounds a kernel, near the product rate arithmetic, else nothing."""
     assert "Memory bounds it." in verdict_text(VerdictFacts(median_us=420.0), MEMORY)
     assert "bounds it" not in verdict_text(VerdictFacts(median_us=1200.0), MEMORY)
-    assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
+    assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=2500.0), MATRIX)
+    assert "bounds it" not in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
     beyond = verdict_text(VerdictFacts(median_us=500.0), MATRIX)
     assert "fewer operations than the reference or a lower precision" in beyond
     assert "are below the reference's floor of 2 ms: its operations (200 TFLOP/s, 50% of" in beyond
@@ -116,7 +117,7 @@ def test_a_bound_is_named_by_its_share() -> None:
 def test_launches_bound_only_where_host_and_device_say_so() -> None:
     """An idle device beside a busy host is named; a kernel that met a warm cache is not."""
     launched = VerdictFacts(median_us=20.0, launches=4, device_us=6.0, host_us=18.0)
-    assert "the device is idle for 14 µs of 20 µs" in verdict_text(launched)
+    assert "The device is idle for 14 µs of 20 µs, which launches" in verdict_text(launched)
     warm = replace(launched, host_us=5.0)
     assert "idle" not in verdict_text(warm)
     assert "4 launches a call, 6 µs of work on the device" in verdict_text(warm)
