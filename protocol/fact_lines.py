@@ -17,6 +17,16 @@ from protocol.facts import (
     TaskFloor,
     VerdictFacts,
 )
+from protocol.figure_text import (
+    bytes_text,
+    dimensions_text,
+    flops_text,
+    in_brackets,
+    launches_text,
+    precision_name,
+    rate_text,
+    us,
+)
 
 MAX_KERNELS = 6
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
@@ -24,12 +34,12 @@ MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
 MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
+MUCH_OF_FLOOR = 0.25  # of a float32 floor: split products run at a multiple of its rate
 MIN_TOLD_ERROR = 0.01  # of the tolerance: a smaller error leaves all the room that there is
 NEAR_RATE = 0.75  # share of a rate from which on it bounds a kernel
 # A float32 product as three of the values' upper and lower parts: far more exact than one.
 PRODUCTS_OF_A_SPLIT = 3
 SPLIT_PRECISIONS: tuple[MatrixPrecision, ...] = ("tf32", "bfloat16")
-PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
 _SPLIT = "three products of split values"
 
 
@@ -40,6 +50,7 @@ def task_fact_lines(facts: ReferenceFacts | None) -> list[str]:
     lines = [*_rate_lines(facts.rates)]
     if facts.cost is not None:
         lines += _cost_lines(facts.cost, facts.rates, facts.floor)
+    lines += _instruction_lines(facts.rates, facts.floor)
     if facts.floor is not None:
         lines += _floor_lines(facts.floor)
     return [*lines, *_operation_lines(facts), *facts.rule_lines]
@@ -63,21 +74,23 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
 def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     parts = []
     if rates.copy_gb_s is not None:
-        copy = f"copies {_rate(rates.copy_gb_s)} GB/s (read plus written)"
+        copy = f"copies {rate_text(rates.copy_gb_s)} GB/s (read plus written)"
         if rates.cached_copy_gb_s is not None and rates.cache_bytes:
-            cache = _bytes(rates.cache_bytes)
-            copy += f", {_rate(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
+            cache = bytes_text(rates.cache_bytes)
+            copy += f", {rate_text(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
         parts.append(copy)
     reads = {
         "{} from memory": rates.read_gb_s,
         "{} from its last cache": rates.cached_read_gb_s,
         "{} from shared memory": rates.shared_read_gb_s,
     }
-    read = [text.format(_rate(rate)) for text, rate in reads.items() if rate is not None]
+    read = [text.format(rate_text(rate)) for text, rate in reads.items() if rate is not None]
     if read:
         parts.append(f"reads alone, GB/s: {', '.join(read)}")
     if rates.tflops:
-        products = ", ".join(f"{_name(key)} {value:.3g}" for key, value in rates.tflops.items())
+        products = ", ".join(
+            f"{precision_name(key)} {value:.3g}" for key, value in rates.tflops.items()
+        )
         parts.append(f"matrix products {products} TFLOP/s")
     launches = {
         "{} from its call until the device is idle": rates.launch_us,
@@ -87,6 +100,11 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     known = [text.format(us(value)) for text, value in launches.items() if value is not None]
     if known:
         parts.append(f"an empty kernel {', '.join(known)}")
+    if rates.clusters:
+        parts.append(
+            "blocks in clusters that run at once, one a multiprocessor, "
+            + ", ".join(f"{size * count} of {size}" for size, count in rates.clusters.items())
+        )
     if rates.empty_call_us is not None:
         parts.append(f"an empty call {us(rates.empty_call_us)}")
     if parts:
@@ -95,10 +113,13 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
 
 
 def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
-    moved = (
-        f"One call moves at least {_bytes(cost.total_bytes)} (inputs {_bytes(cost.input_bytes)}, "
-        f"parameters and buffers {_bytes(cost.state_bytes)}, outputs {_bytes(cost.output_bytes)})"
-    )
+    parts = {
+        "inputs": cost.input_bytes,
+        "parameters and buffers": cost.state_bytes,
+        "outputs": cost.output_bytes,
+    }
+    named = ", ".join(f"{name} {bytes_text(count)}" for name, count in parts.items() if count)
+    moved = f"One call moves at least {bytes_text(cost.total_bytes)} ({named})"
     times = []
     if floor is not None and floor.memory_us is not None and floor.memory_us >= MIN_TOLD_US:
         times.append(f"{us(floor.memory_us)} at these rates")
@@ -112,22 +133,35 @@ def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> 
 
 
 def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> str:
-    parts = ", ".join(f"{_flops(count)} in {_name(key)}" for key, count in cost.flops.items())
+    parts = ", ".join(
+        f"{flops_text(count)} in {precision_name(key)}" for key, count in cost.flops.items()
+    )
     text = f"Its matrix products, convolutions and attention take {parts}"
     if floor is not None and floor.matrix_us is not None:
         text += f": {us(floor.matrix_us)} at the measured rate"
         others = ", ".join(
-            f"{us(cost.total_flops / rate / 1e6)} in {_name(key)}"
+            f"{us(cost.total_flops / rate / 1e6)} in {precision_name(key)}"
             for key, rate in rates.tflops.items()
             if key not in cost.flops and rate > 0
         )
         text += f" (the same count would take {others})" if others else ""
         splits = ", ".join(
-            f"{us(cost.total_flops / rate / 1e6)} of {_name(key)}"
+            f"{us(cost.total_flops / rate / 1e6)} of {precision_name(key)}"
             for key, rate in _split_rates(cost, rates).items()
         )
         text += f"; as {_SPLIT}, far more exact than one, {splits}" if splits else ""
     return f"{text}. Elementwise operations and reductions are not counted."
+
+
+def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
+    """Yield what tensor cores' instructions reach alone, where products are much of a floor."""
+    matrix_us = floor.matrix_us if floor is not None else None
+    if not rates.instruction_tflops or floor is None or not matrix_us or not floor.us:
+        return
+    if matrix_us < MUCH_OF_FLOOR * floor.us:
+        return
+    named = ", ".join(f"{name} {rate:.3g}" for name, rate in rates.instruction_tflops.items())
+    yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
 
 
 def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, float]:
@@ -168,9 +202,9 @@ def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
     if facts.device_us is not None:
         whole.append(f"{us(facts.device_us)} on the device")
     if facts.launches is not None:
-        whole.append(_launches(facts.launches))
+        whole.append(launches_text(facts.launches))
     more = f", and {facts.more_operations} more" if facts.more_operations else ""
-    yield f"PyTorch's own call by operator{_in_brackets(whole)}: {rows}{more}."
+    yield f"PyTorch's own call by operator{in_brackets(whole)}: {rows}{more}."
 
 
 # --- a candidate ----------------------------------------------------------------------------------
@@ -215,7 +249,7 @@ def _matrix_share(
     # Products of both parts of split values run at the rate of a lower precision.
     others = ("tf32", "bfloat16") if {"float32", "tf32"} & cost.flops.keys() else ()
     shares = ", ".join(
-        f"{reached / rate:.0%} of the {_name(key)} rate"
+        f"{reached / rate:.0%} of the {precision_name(key)} rate"
         for key, rate in rates.tflops.items()
         if rate > 0 and (key in cost.flops or key in others) and reached <= BEYOND * rate
     )
@@ -223,7 +257,7 @@ def _matrix_share(
         return
     if reached > rates.tflops.get("float32", reached):
         splits = ", ".join(
-            f"{reached / rate:.0%} of {_name(key)}'s"
+            f"{reached / rate:.0%} of {precision_name(key)}'s"
             for key, rate in _split_rates(cost, rates).items()
             if reached <= BEYOND * rate
         )
@@ -266,7 +300,7 @@ def _idle_us(facts: VerdictFacts) -> float | None:
 def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[str]:
     if facts.launches is None or facts.device_us is None:
         return
-    text = f"{_launches(facts.launches)} a call"
+    text = f"{launches_text(facts.launches)} a call"
     one_us = task.rates.next_launch_us if task is not None else None
     if one_us is not None and facts.median_us:
         launching = facts.launches * one_us
@@ -316,14 +350,14 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         share = f" ({kernel.share:.0%})" if kernel.share is not None else ""
         yield f"{us(kernel.us)}{share}"
     if kernel.grid is not None and kernel.block is not None:
-        yield f"grid {_dimensions(kernel.grid)}, block {_dimensions(kernel.block)}"
+        yield f"grid {dimensions_text(kernel.grid)}, block {dimensions_text(kernel.block)}"
     if kernel.registers is not None:
         yield f"{kernel.registers} registers"
     if kernel.local_bytes is not None:
         local = f"{kernel.local_bytes} B of local memory a thread: spills or local arrays"
         yield local if kernel.local_bytes else "no spills"
     if kernel.shared_bytes:
-        yield f"{_bytes(kernel.shared_bytes)} of shared memory"
+        yield f"{bytes_text(kernel.shared_bytes)} of shared memory"
     if kernel.occupancy is not None:
         limit = f" by {kernel.occupancy_limit}" if kernel.occupancy_limit else ""
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
@@ -331,53 +365,3 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
         waves = f"{kernel.waves:.0f}" if kernel.waves >= 10 else f"{kernel.waves:.2g}"
         yield f"{waves} {'wave' if kernel.waves == 1 else 'waves'}{few}"
-
-
-# --- figures --------------------------------------------------------------------------------------
-
-
-def us(microseconds: float) -> str:
-    """Return a time with its unit: "0.42 µs", "12.3 µs", "2.79 ms"."""
-    if microseconds >= 1e6:
-        return f"{microseconds / 1e6:.3g} s"
-    if microseconds >= 1e3:
-        return f"{microseconds / 1e3:.3g} ms"
-    return f"{microseconds:.3g} µs"
-
-
-def _rate(gb_s: float) -> str:
-    return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:.4g} {unit}"
-
-
-def _flops(count: float) -> str:
-    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.3g} FLOP"
-
-
-def _name(precision: MatrixPrecision) -> str:
-    return PRECISION_NAMES.get(precision, precision)
-
-
-def _launches(count: int) -> str:
-    return f"{count} {'launch' if count == 1 else 'launches'}"
-
-
-def _dimensions(size: tuple[int, int, int]) -> str:
-    kept = list(size)
-    while len(kept) > 1 and kept[-1] == 1:
-        kept.pop()
-    return "x".join(map(str, kept))
-
-
-def _in_brackets(parts: list[str]) -> str:
-    return f" ({', '.join(parts)})" if parts else ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.evaluator.children import kernel_resources, profiler
+from actors.evaluator.children import (
+    cluster_limits,
+    kernel_resources,
+    product_kernels,
+    profiler,
+)
 from actors.evaluator.children.kernel_resources import KernelResources
+from actors.evaluator.children.product_kernels import PRODUCTS
 from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
@@ -318,12 +327,42 @@ def test_rates_of_a_busy_machine_are_not_told(tmp_path: Path) -> None:
     assert cache.find(here, 0.0) is None
 
 
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_the_kernels_of_instructions_assemble(name: str, tmp_path: Path) -> None:
+    """What the driver is to compile on a card, its assembler takes here, without spills."""
+    ptxas = shutil.which("ptxas")
+    if ptxas is None:
+        pytest.skip("needs ptxas")
+    text, target = tmp_path / "products.ptx", "sm_90a" if "wgmma" in name else "sm_80"
+    text.write_text(product_kernels.ptx(PRODUCTS[name]), encoding="utf-8")
+    command = [ptxas, "-v", f"-arch={target}", str(text), "-o", str(tmp_path / "products.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes spill stores" in done.stderr
+
+
+def test_a_launch_with_clusters_has_the_drivers_layout() -> None:
+    """cuda.h's CUlaunchConfig has 56 bytes, its attribute 72, with the value behind 8."""
+    launch = cluster_limits.configuration(4, 528, 1000)
+    assert ctypes.sizeof(launch) == 56
+    assert (ctypes.sizeof(cluster_limits.LaunchAttribute), type(launch).count.offset) == (72, 48)
+    assert cluster_limits.LaunchAttribute.blocks.offset == 8
+    assert (launch.attributes[0].number, list(launch.attributes[0].blocks)) == (4, [4, 1, 1])
+
+
 def test_a_measurement_only_improves_rates(tmp_path: Path) -> None:
     """Other programs lower a rate and never raise it."""
     cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
-    cache.store(here, RATES, 0.0, is_settled=False)
-    slower = DeviceRates(copy_gb_s=100.0, next_launch_us=1.0, tflops={"tf32": 1.0, "float16": 7.0})
+    before = replace(RATES, instruction_tflops={"TF32 by wgmma": 500.0}, clusters={2: 66})
+    cache.store(here, before, 0.0, is_settled=False)
+    slower = DeviceRates(
+        copy_gb_s=100.0,
+        next_launch_us=1.0,
+        tflops={"tf32": 1.0, "float16": 7.0},
+        instruction_tflops={"TF32 by wgmma": 480.0},
+    )
     told = cache.store(here, slower, 5000.0)
     assert (told.copy_gb_s, told.next_launch_us) == (2000.0, 1.0)
     assert told.tflops == {"float32": 50.0, "tf32": 400.0, "float16": 7.0}
+    assert (told.instruction_tflops, told.clusters) == ({"TF32 by wgmma": 500.0}, {2: 66})
     assert cache.find(here, 1e9) == told
