@@ -22,6 +22,7 @@ from protocol.figure_text import (
     dimensions_text,
     flops_text,
     in_brackets,
+    kernel_name,
     launches_text,
     precision_name,
     rate_text,
@@ -29,6 +30,7 @@ from protocol.figure_text import (
 )
 
 MAX_KERNELS = 6
+MIN_RESOURCES_SHARE = 0.05  # of the device's time: of a shorter kernel only its time is told
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
 MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
 MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
@@ -183,11 +185,10 @@ def split_products_us(facts: ReferenceFacts) -> float | None:
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
     if floor.us is None:
         return
-    large = {name: part for name, part in floor.parts.items() if part >= MIN_SHARE * floor.us}
-    parts = ", ".join(f"{name} {us(part)}" for name, part in large.items())
+    largest = max(floor.parts, key=lambda name: floor.parts[name])
     yield (
-        f"Floor of the reference's own work: {us(floor.us)}, the largest of {parts}. An exact "
-        "shortcut that needs less may be below it."
+        f"Floor of the reference's own work: {us(floor.us)} ({largest}). An exact shortcut that "
+        "needs less may be below it."
     )
 
 
@@ -331,31 +332,46 @@ def _error_lines(facts: VerdictFacts) -> Iterator[str]:
 
 
 def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
+    """Yield what each kernel takes; the sentences of a profile tell more of the longest one."""
     if not facts.kernels:
         return
     yield (
         "By its own process's profiler, which decides nothing (calls on one input, which caches "
         "may hold):"
     )
-    for kernel in facts.kernels[:MAX_KERNELS]:
-        yield f"- {kernel.name}: {', '.join(_kernel_parts(kernel))}"
+    for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
+        parts = [*_kernel_times(kernel)]
+        if number or not facts.profile_sentences:
+            parts += _kernel_resources(kernel)
+        elif kernel.local_bytes is not None:
+            parts.append(_spills(kernel.local_bytes))
+        yield f"- {kernel_name(kernel.name)}: {', '.join(parts)}"
     more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
     if more:
         yield f"- and {more} more"
 
 
-def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
+def _kernel_times(kernel: KernelFacts) -> Iterator[str]:
     yield f"{kernel.launches} a call" if kernel.launches != 1 else "once a call"
     if kernel.us is not None:
         share = f" ({kernel.share:.0%})" if kernel.share is not None else ""
         yield f"{us(kernel.us)}{share}"
+
+
+def _spills(local_bytes: int) -> str:
+    local = f"{local_bytes} B of local memory a thread: spills or local arrays"
+    return local if local_bytes else "no spills"
+
+
+def _kernel_resources(kernel: KernelFacts) -> Iterator[str]:
+    if kernel.share is not None and kernel.share < MIN_RESOURCES_SHARE:
+        return
     if kernel.grid is not None and kernel.block is not None:
         yield f"grid {dimensions_text(kernel.grid)}, block {dimensions_text(kernel.block)}"
     if kernel.registers is not None:
         yield f"{kernel.registers} registers"
     if kernel.local_bytes is not None:
-        local = f"{kernel.local_bytes} B of local memory a thread: spills or local arrays"
-        yield local if kernel.local_bytes else "no spills"
+        yield _spills(kernel.local_bytes)
     if kernel.shared_bytes:
         yield f"{bytes_text(kernel.shared_bytes)} of shared memory"
     if kernel.occupancy is not None:

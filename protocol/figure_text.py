@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from protocol.facts import MatrixPrecision
+
+NAME_CHARS = 80  # of a kernel
+_INNERMOST_ARGUMENTS = re.compile(r"<[^<>]+>")
+_LEFT_OUT = "\0"  # stands for arguments that are left out
+_UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|void |<lambda[^>]*>")
 
 PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
 
@@ -52,3 +59,26 @@ def dimensions_text(size: tuple[int, int, int]) -> str:
 
 def in_brackets(parts: list[str]) -> str:
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def kernel_name(line: str) -> str:
+    """Return a kernel's name without parameters, and without template arguments if it is long."""
+    line = _without_parameters(without_unnamed(line))
+    while len(line) > NAME_CHARS and (shorter := _INNERMOST_ARGUMENTS.sub(_LEFT_OUT, line)) != line:
+        line = shorter
+    line = line.replace(_LEFT_OUT, "<…>")
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
+
+
+def without_unnamed(line: str) -> str:
+    """Return a function's name without its result, unnamed namespaces and lambdas."""
+    return _UNNAMED.sub("", line)
+
+
+def _without_parameters(line: str) -> str:
+    depth = 0
+    for at, char in enumerate(line):
+        depth += (char in "<[") - (char in ">]")
+        if char == "(" and depth == 0 and at:
+            return line[:at].rstrip()
+    return line

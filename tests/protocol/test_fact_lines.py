@@ -58,9 +58,7 @@ def test_a_tasks_lines_have_the_figures() -> None:
     assert "float32 50, TF32 400 TFLOP/s" in lines[0]
     assert "at least 1 GiB (inputs 512 MiB" in lines[1]
     assert "370 µs at these rates" in lines[1]
-    assert lines[2].startswith(
-        "Floor of the reference's own work: 370 µs, the largest of bytes 370 µs."
-    )
+    assert lines[2].startswith("Floor of the reference's own work: 370 µs (bytes).")
     assert "aten::native_layer_norm 8.3 ms (100%)" in lines[3]
     assert lines[-1] == "A rule."
 
@@ -138,6 +136,13 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "- and 2 more" in text
     spilling = replace(kernel, local_bytes=96)
     assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
+    profiled = VerdictFacts(kernels=(kernel, kernel), profile_sentences=("Occupancy is 30%.",))
+    lines = verdict_fact_lines(profiled, None)
+    assert lines[1] == "- row_sum: once a call, 40.1 µs (92%), no spills"  # a sentence has the rest
+    assert "80 registers" in lines[2]
+    short = replace(kernel, name="void (anonymous namespace)::tail<float>(float*)", share=0.03)
+    text_of_short = verdict_text(VerdictFacts(kernels=(short,)))
+    assert text_of_short.endswith("- tail<float>: once a call, 40.1 µs (3%)")
     many = replace(kernel, waves=248.24)
     assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
 

@@ -63,7 +63,7 @@ def active_clusters() -> dict[int, int]:
         raise RuntimeError(f"clusters can't be asked for: {error}") from error
     function = cast("dict[str, object]", loaded)["nothing"].func  # type: ignore[attr-defined]
     card = torch.cuda.get_device_properties(0)
-    shared_bytes = card.shared_memory_per_block_optin - SHARED_BYTES_LEFT
+    shared_bytes = max(0, getattr(card, "shared_memory_per_block_optin", 0) - SHARED_BYTES_LEFT)
     for number, value in ((MAX_DYNAMIC_SHARED, shared_bytes), (NON_PORTABLE_SIZE, 1)):
         if driver.cuFuncSetAttribute(function, number, value):
             raise RuntimeError("the driver takes no attributes of clusters")

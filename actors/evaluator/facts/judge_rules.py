@@ -76,9 +76,10 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
     other = f", then draws of other kinds ({kinds})" if kinds else ""
     return (
         f"Checks: at least {max(2, checks)} fresh draws of get_inputs(){other}. Shapes, dtypes and "
-        "layouts are always those of get_inputs(). Parameters and buffers are copied by name and "
-        "get other values; the module stays in the mode in which it was constructed; inputs must "
-        "stay unchanged."
+        "layouts are always those of get_inputs(). Parameters and buffers are copied by name; "
+        "parameters and running statistics get other values, other buffers, such as masks, keep "
+        "theirs; the module stays in the mode in which it was constructed; inputs must stay "
+        "unchanged."
     )
 
 

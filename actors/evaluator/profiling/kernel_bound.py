@@ -30,8 +30,16 @@ from protocol.facts import UnitShare
 from protocol.values import Value
 
 BoundKind = Literal[
-    *("memory", "compute", "L1", "L2", "load/store", "issue"),
-    *("launch", "parallelism", "tail", "latency"),
+    "memory",
+    "compute",
+    "L1",
+    "L2",
+    "load/store",
+    "issue",
+    "launch",
+    "parallelism",
+    "tail",
+    "latency",
 ]
 BUSY = 0.6
 ALSO_BUSY = 0.5  # another unit that is named beside the first
