@@ -147,7 +147,7 @@ class DecisionReplay:
             self._confirm_pending()
 
     def _steer(self, event: SteeringEvent) -> list[Instruction]:
-        """Hand a person's wish to the search, which is restored first if it was over."""
+        """Hand a directive to the search, which is restored first if it was over."""
         if self._search.finished:
             self._restore_search()
         if isinstance(event, SourceInjected):

@@ -321,7 +321,7 @@ class Search:
     # --- a person's directives ---------------------------------------------------------------
 
     def _steer(self, event: NodeSteered | BudgetChanged) -> list[Instruction]:
-        """Take in a wish; it may begin attempts, or end the task.
+        """Take in a directive; it may begin attempts, or end the task.
 
         A rejected winner has to be followed by another one, also after the end of the task.
         """

@@ -1,4 +1,4 @@
-"""Which wish about a node a search can't fulfil, and why.  Pure."""
+"""Which directive about a node a search can't carry out, and why.  Pure."""
 
 from __future__ import annotations
 
