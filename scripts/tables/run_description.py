@@ -91,10 +91,17 @@ def description_lines(
     models = _distinct(name for one in runs for name in one.models) or [short_model(first.model)]
     server = " through a server of the user's (--base-url)" if first.base_url else ""
     answered = f": {answered_by}" if answered_by else ""
+    device, *others = judging_lines(runs, command, commit)
+    line = f"- Answered by: model {', '.join(models)}{server}{answered}{_prices(runs)}"
+    return [device, line, *others]
+
+
+def judging_lines(runs: Sequence[RunDescription], command: str, commit: str = "") -> list[str]:
+    """Return the lines about the judge: device, day, rules, baselines, and the command again."""
+    first = runs[0].settings
     devices = _distinct(device for one in runs for device in one.devices)
     lines = [
         f"Device: {'; or '.join(devices)}; backend {_named(runs, 'backend')}",
-        f"Answered by: model {', '.join(models)}{server}{answered}{_prices(runs)}",
         f"Judged: {_dates(runs)}, by commit {commit or 'unknown: a run stores none (--commit)'}",
         f"Correct: {TOLERANCE}; precision {_named(runs, 'rules.precision')}{_tf32(runs)}",
         f"torch.compile: {_compiled(runs)}",

@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from actors.agents.cards.selection import choose_cards
 from actors.agents.models.replay_key import without_measurements
-from actors.agents.requests.attempts import MAX_CHANGES, MAX_FASTEST_CODE
+from actors.agents.requests.attempts import (
+    ALL_CODE,
+    CHANGES_SHARE,
+    LEAST_OTHER_CODE,
+    MOST_OTHER_CODE,
+)
 from actors.agents.requests.facts import LABEL_WORDS
 from actors.agents.requests.ledger import sentences
 from actors.agents.requests.numbered_source import docstring_lines, numbered
@@ -83,7 +88,7 @@ def test_changes_have_a_bound_together() -> None:
     """However many near copies there are, a request grows by some kilobytes at most."""
     lines = [f"x_{n} = {n}\n" for n in range(400)]
     node = replace(NODE, source="".join(lines))
-    more = ["y\n"] * 60
+    more = ["y\n"] * 30
     near = [
         replace(node, node=10 + k, source="".join([*lines[: k * 80], *more, *lines[k * 80 :]]))
         for k in range(5)
@@ -92,7 +97,7 @@ def test_changes_have_a_bound_together() -> None:
     text = compact(make_plan(node=node, window=(*near * 4, far))).varying_text
     shown = "".join(part.partition("\n```")[0] for part in text.split("```diff\n")[1:])
 
-    assert 0 < len(shown) <= MAX_CHANGES
+    assert 0 < len(shown) <= CHANGES_SHARE * MOST_OTHER_CODE
     assert "z_399" not in text
 
 
@@ -109,10 +114,33 @@ def test_the_fastest_is_shown_with_its_code_and_its_profile_once() -> None:
     assert "The fastest so far" not in own
 
 
+def test_the_fastest_of_the_window_has_its_figures_once() -> None:
+    """Its idea and its change stand in the window, its result where it is the fastest."""
+    best = replace(NEAR, score_us=9.0, verdict=FASTEST.verdict)
+    text = compact(make_plan(node=NODE, window=(best, OTHER))).varying_text
+    assert text.count("Correct: 9.0 µs a call") == 1
+    assert "Correct: its figures are below, as those of the fastest so far." in text
+    assert text.count("Its change of the node is above.") == 1
+    assert text.count("Correct: 25.0 µs a call") == 1
+
+
+def test_the_longer_the_nodes_source_the_less_other_code_is_shown() -> None:
+    """All code of a request stays near one size; a change of the node is shorter than a file."""
+    source = "".join(f"line_{n} = {n}\n" for n in range(250))
+    best = replace(FASTEST, source=source)
+    shown = compact(make_plan(node=NODE, best=best)).varying_text
+    assert source in shown
+    long = replace(NODE, source="# long\n" * (ALL_CODE // 7))
+    assert len(source) > (1 - CHANGES_SHARE) * LEAST_OTHER_CODE
+    assert source not in compact(make_plan(node=long, best=best)).varying_text
+    near = replace(best, source=long.source + "last = 1\n")
+    assert "+last = 1" in compact(make_plan(node=long, best=near)).varying_text
+
+
 def test_of_a_long_fastest_source_its_longest_kernel_is_shown() -> None:
     """A file of many kilobytes is mostly launchers and rare kernels."""
     kernel = "__global__ void squares(float* x) {\n  x[0] = 1;\n}\n"
-    source = f'import torch\nC = r"""\n{kernel}{"// more" * MAX_FASTEST_CODE}\n"""\n'
+    source = f'import torch\nC = r"""\n{kernel}{"// more" * MOST_OTHER_CODE}\n"""\n'
     slow = KernelFacts(name="void squares(float*)", launches=1, us=9.0, share=0.81)
     verdict = replace(FASTEST.verdict, facts=VerdictFacts(kernels=(slow,)))
     best = replace(FASTEST, source=source, verdict=verdict)

@@ -84,6 +84,19 @@ def test_what_is_in_a_slot_is_what_a_draw_from_it_has(torch: ModuleType) -> None
                 assert torch.equal(mine, theirs)
 
 
+def test_large_slots_are_written_in_pieces(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last piece is shorter, and the values are what they are without pieces."""
+    from actors.evaluator.children import slot_contents
+
+    monkeypatch.setattr(slot_contents, "MIN_PIECE_BYTES", 64)
+    monkeypatch.setattr(slot_contents, "PIECE_BYTES", {"cpu": COUNT * 200})
+    contents, memory = made(torch, lambda: [torch.randn(333), torch.randint(0, 99, (1025,))])
+    contents.fill(memory, COUNT, 1)
+    assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))
+
+
 def test_all_slots_of_all_blocks_differ(torch: ModuleType) -> None:
     """No call has inputs that another one had."""
     contents, memory = made(torch, lambda: [torch.randn(200)])

@@ -60,11 +60,16 @@ def note_lines(reference: Reference) -> list[str]:
     return [*notes, *reference_case_lines(reference.cases)]
 
 
-def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
-    """Return the lines below an attempt's result."""
+def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = True) -> list[str]:
+    """Return the lines below an attempt's result.
+
+    Of another attempt than the node a profile has no kernels beside it: its sentences name them.
+    """
     facts = verdict.facts
     if facts is not None:
         facts = replace(facts, profile_sentences=facts.profile_sentences[:MAX_SENTENCES])
+        if facts.profile_sentences and not is_node:
+            facts = replace(facts, kernels=(), more_kernels=0)
     task = (verdict.profile or {}).get("task")
     labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
     return [
@@ -83,7 +88,8 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """
     facts = verdict.facts
     if facts is not None:  # the last sentence of a profile is the bound
-        facts = replace(facts, kernels=(), profile_sentences=facts.profile_sentences[-1:])
+        last = facts.profile_sentences[-1:]
+        facts = replace(facts, kernels=(), errors=(), profile_sentences=last)
     return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, None)]
 
 

@@ -14,6 +14,9 @@ from statistics import median
 import torch
 from msgspec.structs import replace
 
+from actors.evaluator.children.cluster_limits import active_clusters
+from actors.evaluator.children.product_kernels import PRODUCTS as INSTRUCTIONS
+from actors.evaluator.children.product_kernels import ProductKernel
 from actors.evaluator.children.read_kernels import ReadKernels
 from protocol.facts import DeviceRates, MatrixPrecision
 from protocol.values import DeviceKind
@@ -111,10 +114,17 @@ def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bo
         rates = _reads(timer, cache_bytes, rates)
         cached, products = _cached_copy_rate(timer, cache_bytes), _matrix_rates(timer)
         copy = _copy_rate(timer, cache_bytes)
+        instructions = _instruction_rates(timer)
     if copy is not None and cached is not None and cached < copy:
         cached = None  # a cache that is slower than memory was not measured, but disturbed
     found = replace(
-        rates, copy_gb_s=copy, cached_copy_gb_s=cached, cache_bytes=cache_bytes, tflops=products
+        rates,
+        copy_gb_s=copy,
+        cached_copy_gb_s=cached,
+        cache_bytes=cache_bytes,
+        tflops=products,
+        instruction_tflops=instructions,
+        clusters=_clusters(timer),
     )
     return found, timer.is_settled and bool(products) and copy is not None
 
@@ -242,6 +252,26 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
             seconds = timer.seconds(lambda: torch.mm(left, right, out=out))  # noqa: B023
             found[precision] = _rounded(2 * size**3 / seconds / 1e12)
     return found
+
+
+def _instruction_rates(timer: RateTimer) -> dict[str, float]:
+    """Return 10^12 operations a second of tensor cores' instructions alone; {} on a host."""
+    found: dict[str, float] = {}
+    for name, product in INSTRUCTIONS.items() if timer.device == "cuda" else ():
+        if timer.is_late:
+            continue
+        # A card without the instruction, and a torch that loads no PTX, leave the figure out.
+        with suppress(RuntimeError):
+            kernel = ProductKernel(product)
+            found[name] = _rounded(kernel.flops / timer.seconds(kernel.run, 1) / 1e12)
+    return found
+
+
+def _clusters(timer: RateTimer) -> dict[int, int]:
+    if timer.device == "cuda":
+        with suppress(RuntimeError):
+            return active_clusters()
+    return {}
 
 
 @contextmanager

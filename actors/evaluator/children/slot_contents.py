@@ -50,6 +50,8 @@ TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half pre
 # the speed of a copy.
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 MIN_WORDS = 1 << 12
+# Slots are written in pieces: so many bytes in all slots together, and in each at least so many.
+PIECE_BYTES, MIN_PIECE_BYTES = {"cuda": 24 << 20, "cpu": 1 << 21}, 1 << 14
 
 
 class MixedTensor:
@@ -96,11 +98,29 @@ class MixedTensor:
             places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
-        torch.where(self._chosen, first, second, out=places)
-        self._scaled(places, self._factors)
+        self._mix_in_pieces(places, first, second)
         if self._last is not None:
             turned = self._turned(self._last, self._chosen, first, second)
             places.scatter_(1, self._last, self._scaled(turned, self._factors))
+
+    def _mix_in_pieces(
+        self, places: torch.Tensor, first: torch.Tensor, second: torch.Tensor
+    ) -> None:
+        """Mix into all slots, piece by piece: what is mixed is in the cache when it is scaled."""
+        piece_bytes = PIECE_BYTES[first.device.type] // len(places)
+        if piece_bytes < MIN_PIECE_BYTES:
+            piece_bytes = len(first) * first.element_size()
+        pieces = -(-len(first) * first.element_size() // piece_bytes)
+        chosen = self._chosen.expand(places.shape)
+        for is_first, one, other, place in zip(
+            chosen.tensor_split(pieces, 1),
+            first.tensor_split(pieces),
+            second.tensor_split(pieces),
+            places.tensor_split(pieces, 1),
+            strict=True,
+        ):
+            torch.where(is_first, one, other, out=place)
+            self._scaled(place, self._factors)
 
     def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
         """Multiply the values in their memory; return the words."""

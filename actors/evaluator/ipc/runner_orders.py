@@ -81,6 +81,12 @@ class CallOnce(Order, frozen=True, kw_only=True):
     seed: int
     keep: int
     guard: tuple[int, ...] = ()  # sizes of the expected outputs, which get red zones
+    # Whether the answer comes once the device has done it all; else `AwaitCall` follows.
+    waits: bool = True
+
+
+class AwaitCall(Order, frozen=True, kw_only=True):
+    """Wait until the device has done the last call; answer with what it returned."""
 
 
 class ReleaseTensors(Order, frozen=True, kw_only=True):
@@ -125,6 +131,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
 
     name: str
     case: TaskCase | None = None  # the layout that it is made in; None: the file's own
+    fills_on_card: bool = False  # as where the module is constructed to be judged
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):
@@ -157,6 +164,7 @@ ToRunner = (
     | CopySlots
     | UseArena
     | CallOnce
+    | AwaitCall
     | ReleaseTensors
     | CallRepeatedly
     | CollectOutputs

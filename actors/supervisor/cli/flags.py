@@ -118,7 +118,7 @@ def check_environment(environ: Mapping[str, str], known: Collection[str]) -> Non
 
 def _refuse_contradictions(arguments: Arguments) -> None:
     if arguments.steer and not arguments.watch:
-        raise UsageError("--steer goes with --watch: it lets the page ask things of the run")
+        raise UsageError("--steer goes with --watch: it lets the page send directives to the run")
     if arguments.join:
         _refuse_beside_join(arguments)
         return
@@ -277,5 +277,5 @@ def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
         "--watch", action="store_true", help="show the run as a page; its address is printed"
     )
     group.add_argument(
-        "--steer", action="store_true", help="with --watch: let the page ask things of the run"
+        "--steer", action="store_true", help="with --watch: let the page send directives to the run"
     )

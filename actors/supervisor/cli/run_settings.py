@@ -95,7 +95,8 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     for field, value in arguments.settings.items():
         flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
         before = _get(old, field)
-        if field not in CHANGEABLE_ON_RESUME and value != before:
+        is_fixed = field not in CHANGEABLE_ON_RESUME and not _is_moved_script(before, value)
+        if is_fixed and value != before:
             given = flag if value is True else f"{flag} {value}"
             has = "none" if before is False or before in ("", None) else before
             raise UsageError(
@@ -111,6 +112,15 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     require_workers(settings)
     _refuse_unused_prices(arguments, settings)
     return settings
+
+
+def _is_moved_script(before: object, now: object) -> bool:
+    """Whether a script is found elsewhere now, as where a run's folder and its script moved."""
+    names = [str(model) for model in (before, now)]
+    return (
+        all(name.startswith("script:") for name in names)
+        and len({Path(name).name for name in names}) == 1
+    )
 
 
 def require_workers(settings: Settings) -> None:
