@@ -196,7 +196,8 @@ def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
     if not facts.operations:
         return
     rows = ", ".join(
-        f"{row.name}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)} ({row.share:.0%})"
+        f"{kernel_name(row.name)}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)}"
+        f" ({row.share:.0%})"
         for row in facts.operations
     )
     whole = []
@@ -269,7 +270,7 @@ def _matrix_share(
 
 def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:
     """Return what bounds it, where figures say so; "" where they do not."""
-    if facts.profile_sentences or _idle_us(facts) is not None:
+    if facts.profile_sentences or idle_us(facts) is not None:
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
@@ -284,7 +285,7 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
     return ""
 
 
-def _idle_us(facts: VerdictFacts) -> float | None:
+def idle_us(facts: VerdictFacts) -> float | None:
     """Return the time of a call in which the device does nothing, where that is much of it.
 
     The profiler's calls find warm caches, so a call that takes longer than their kernels is not yet
@@ -311,7 +312,7 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
     text += f", {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
         text += f"; a call returns to Python after {us(facts.host_us)}"
-    idle = _idle_us(facts)
+    idle = idle_us(facts)
     if idle is not None and facts.median_us:
         text += (
             f". The device is idle for {us(idle)} of {us(facts.median_us)}, which launches and the "
@@ -335,10 +336,7 @@ def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
     """Yield what each kernel takes; the sentences of a profile tell more of the longest one."""
     if not facts.kernels:
         return
-    yield (
-        "By its own process's profiler, which decides nothing (calls on one input, which caches "
-        "may hold):"
-    )
+    yield "Kernels, by its own process's profiler (one input, which caches may hold):"
     for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
         parts = [*_kernel_times(kernel)]
         if number or not facts.profile_sentences:
