@@ -26,6 +26,7 @@ from protocol.figure_text import (
     launches_text,
     precision_name,
     rate_text,
+    tflops_text,
     us,
 )
 
@@ -91,7 +92,7 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
         parts.append(f"reads alone, GB/s: {', '.join(read)}")
     if rates.tflops:
         products = ", ".join(
-            f"{precision_name(key)} {value:.3g}" for key, value in rates.tflops.items()
+            f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
         )
         parts.append(f"matrix products {products} TFLOP/s")
     launches = {
@@ -162,7 +163,8 @@ def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[
         return
     if matrix_us < MUCH_OF_FLOOR * floor.us:
         return
-    named = ", ".join(f"{name} {rate:.3g}" for name, rate in rates.instruction_tflops.items())
+    rows = rates.instruction_tflops.items()
+    named = ", ".join(f"{name} {tflops_text(rate)}" for name, rate in rows)
     yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
 
 
