@@ -27,7 +27,7 @@ from actors.coordinator.search.search_events import (
     ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.search.steering import BudgetChanged, SourceInjected, SteeringEvent
+from actors.coordinator.search.steering_events import BudgetChanged, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore

@@ -19,7 +19,7 @@ from actors.coordinator.search.search_events import (
     ReferenceReady,
     StageEnded,
 )
-from actors.coordinator.search.steering import NodeSteered, SourceInjected, SteeringEvent
+from actors.coordinator.search.steering_events import NodeSteered, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT
 from actors.coordinator.storage.decisions import Decision
 from protocol.values import GiveUpScope

@@ -28,7 +28,7 @@ from actors.coordinator.search.search_events import (
     ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.search.steering import (
+from actors.coordinator.search.steering_events import (
     Boosts,
     BudgetChanged,
     NodeSteered,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.coordinator.search.search import Search
-from actors.coordinator.search.steering import NodeVerb
+from actors.coordinator.search.steering_events import NodeVerb
 from actors.coordinator.search.tree import ROOT, Node, Tree
 
 

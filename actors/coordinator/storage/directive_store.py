@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from actors.coordinator.search.steering import NodeSteered, NodeVerb, SourceInjected
+from actors.coordinator.search.steering_events import NodeSteered, NodeVerb, SourceInjected
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.store import NodeRow
