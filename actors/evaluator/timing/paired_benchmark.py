@@ -137,7 +137,7 @@ class PairedBenchmark:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)
             self._is_long |= call_us >= POLICY.long_call_s * 1e6
-        if not self._on_host:  # calls have prepared what they need
+        if self.fixture.uses_device_memory:  # calls have prepared what they need
             self._sides.order_limit_s = self.fixture.device_call_s
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
