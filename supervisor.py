@@ -319,7 +319,7 @@ def serve(
 ) -> tuple[Snapshot, RunEnd]:
     """Start all processes and supervise them until the run ends.
 
-    `others`: children of this process that are no part of the run.
+    `others`: children of this process that do not belong to the run.
     """
     announce(run, screen)
     run_dir = run.folder.path

@@ -213,6 +213,13 @@ def test_every_module_is_in_the_readme_of_its_folder(page: str) -> None:
     assert [] == list(unlisted(TOP / page))
 
 
+def test_every_picture_is_shown() -> None:
+    """A picture in docs/images is on some page."""
+    text = "".join((TOP / page).read_text(encoding="utf-8") for page in PAGES)
+    names = sorted(path.name for path in (TOP / "docs/images").iterdir())
+    assert [] == [name for name in names if f"images/{name})" not in text]
+
+
 def test_the_readme_is_short() -> None:
     """The README fits on a few screens, and names the test command that CI runs."""
     text = (TOP / "README.md").read_text(encoding="utf-8")

@@ -17,8 +17,10 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import DrawnInputs
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
+from protocol.facts import DrawError
 from protocol.values import Outcome
 
+KIND_NAMES: dict[InputKind, str] = {"plain": "as given", "blocks": "repeated rows"}
 MAX_NAMES = 5
 MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all
 
@@ -45,7 +47,7 @@ class CorrectnessCheck:
         self._call_s = fixture.limits.check_s
         self._missing = missing_parameters
         self.rounds = 0  # that are over
-        self.max_error: float | None = None
+        self._errors: dict[InputKind, float] = {}  # in units of the tolerance
         self.error_share: float | None = None  # of KernelBench's tolerance, at worst
 
     def run(self) -> CandidateFault | None:
@@ -112,7 +114,7 @@ class CorrectnessCheck:
             runner, drawn.number, "check", called, number, share=number == 0
         )
         if not isinstance(found, CandidateFault) and not found.reason:
-            self._note_error(found)
+            self._note_error(found, kind)
             found = self._referee.compare_inputs(runner, 0, drawn)
         if isinstance(found, CandidateFault):
             return found
@@ -160,13 +162,27 @@ class CorrectnessCheck:
         )
         return f" (ModelNew has no parameter or buffer named {names}{more})"
 
-    def _note_error(self, found: Compared) -> None:
-        self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
+    def _note_error(self, found: Compared, kind: InputKind) -> None:
+        self._errors[kind] = max(self._errors.get(kind, 0.0), found.max_error or 0.0)
         self.error_share = max(self.error_share or 0.0, found.share or 0.0)
+
+    @property
+    def max_error(self) -> float | None:
+        """The largest error of the rounds that were right; None before the first one."""
+        return max(self._errors.values(), default=None)
+
+    @property
+    def errors(self) -> tuple[DrawError, ...]:
+        """The largest error on each kind of draw that was right."""
+        return tuple(
+            DrawError(inputs=KIND_NAMES.get(kind, kind), share=error)
+            for kind, error in self._errors.items()
+        )
 
 
 def _round_line(number: int, kind: InputKind) -> str:
     """Return which round of the check failed, and on what inputs."""
-    drawn = "the task's own draw" if kind == "plain" else f"a draw of another kind ({kind})"
+    name = KIND_NAMES.get(kind, kind)
+    drawn = "the task's own draw" if kind == "plain" else f"a draw of another kind ({name})"
     before = ", right in all rounds before" if number else ""
     return f"Wrong in round {number + 1} of the check, on {drawn}{before}:"

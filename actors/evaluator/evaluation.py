@@ -22,7 +22,7 @@ from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_info import DeviceInfo
-from actors.evaluator.facts.verdict_facts import candidate_facts
+from actors.evaluator.facts.verdict_facts import candidate_facts, fault_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import tensor_leaves
@@ -50,7 +50,6 @@ from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.sides import CandidateProcess
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
-from protocol.facts import VerdictFacts
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict
 
 EXIT_S = 5.0
@@ -353,7 +352,7 @@ class Evaluation:
                 stage=fault.stage,
                 max_error=fault.max_error if fault.outcome is Outcome.WRONG else None,
                 log=logs.clean_log(fault.log, folders),
-                facts=VerdictFacts(difference=fault.difference) if fault.difference else None,
+                facts=fault_facts(fault, self._check.errors if self._check else ()),
                 seconds=seconds,
                 sandbox_level=sandbox.LEVEL,
             )
@@ -372,7 +371,10 @@ class Evaluation:
             groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
             facts=candidate_facts(
-                self.kernel_profile, self._device_info.device, timed.median_us if timed else None
+                self.kernel_profile,
+                self._device_info.device,
+                timed.median_us if timed else None,
+                self._check.errors if self._check else (),
             ),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,

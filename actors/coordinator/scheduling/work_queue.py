@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from actors.coordinator.scheduling.workers import Peer
 from protocol.values import Role
 
-KIND_MEMORY_S = 60.0  # work waits so long for a device of its kind; then any device may have it
+KIND_MEMORY_S = 60.0  # how long work waits for a device of its kind; then any device may have it
 MAX_MIXED_LEASES = 2  # of one evaluator, when they are of several tasks
 
 

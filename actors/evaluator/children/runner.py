@@ -20,7 +20,6 @@ import torch
 from actors.evaluator.children import profiler
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.exception_reports import describe_exception
-from actors.evaluator.children.random_fills import large_fills
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
     malloc,
@@ -30,6 +29,7 @@ from actors.evaluator.children.tensors import (
 )
 from actors.evaluator.children.tensors.arena import Arena
 from actors.evaluator.children.tensors.input_slots import SlotMemory
+from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.redzones import RedZones
 from actors.evaluator.children.tensors.tensor_copies import to_device
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
@@ -236,7 +236,11 @@ class Runner:
         from actors.evaluator.children.release_checks import gpu_release_checks
 
         return gpu_release_checks.run_check(
-            sys.modules["candidate"], self.device, order.name, order.case
+            sys.modules["candidate"],
+            self.device,
+            order.name,
+            order.case,
+            fills_on_card=order.fills_on_card,
         )
 
     # --- inputs ------------------------------------------------------------------------------

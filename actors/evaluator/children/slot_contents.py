@@ -5,8 +5,8 @@ takes as long as copying.  What holds for the element at one place of every draw
 A factor for each slot makes floating values differ from those of all others (`slot_scaling`).
 What is a property of many elements (sorted, distinct, rows that add up to one) may not.  A task
 with such a tensor, or which does not work on the mix, has a draw of its own in each slot: of two
-draws a candidate could remember all that it computes from the tensor.  Trusted; runs in the
-referee.
+draws a candidate could remember all that it computes from the tensor.  So it is with values that
+no factor makes different (tokens).  Trusted; runs in the referee.
 """
 
 from __future__ import annotations
@@ -201,24 +201,23 @@ class SlotContents:
             tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
             tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
             self._tensors.append(tensor)
-        if not any(tensor.is_mixed for tensor in self._tensors) or self._has_few_contents():
-            return False
-        if works_on(self.values(self._tried(first, second))):
-            self.is_mixing = True
-        elif any(tensor.is_scaled for tensor in self._tensors):
-            for tensor in self._tensors:
-                tensor.is_scaled = False
-            works = not self._has_few_contents() and works_on(
-                self.values(self._tried(first, second))
-            )
-            self.is_mixing = works
+        self.is_mixing = not self._has_values_again() and works_on(
+            self.values(self._tried(first, second))
+        )
         return self.is_mixing
 
-    def _has_few_contents(self) -> bool:
-        """Whether two draws make so few mixes of a tensor that calls would share one."""
-        return any(
-            tensor.is_mixed and not tensor.is_scaled and math.prod(tensor.leaf.shape) < FEW_ELEMENTS
-            for tensor in self._tensors
+    def _has_values_again(self) -> bool:
+        """Whether calls would share values of which a candidate could keep what it computes.
+
+        Values without a factor are those of two draws: tokens, for example.  Beside others that
+        have one they are accepted where draws are slow, unless they are so few that calls share
+        whole tensors.
+        """
+        again = [each for each in self._tensors if each.is_mixed and not each.is_scaled]
+        return (
+            not any(each.is_scaled for each in self._tensors)
+            or any(math.prod(each.leaf.shape) < FEW_ELEMENTS for each in again)
+            or bool(again and self.draw_s <= CHEAP_DRAW_S)
         )
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:

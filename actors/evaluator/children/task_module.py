@@ -15,12 +15,13 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, placed
-from actors.evaluator.children.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.random_state import RandomStart, start_from
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
+from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
 from actors.evaluator.ipc.card_memory import TaskBytes
@@ -87,7 +88,7 @@ class TaskModule:
             self._find_gradients(seed)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
-        self._draws_on_device = self.device == "cuda" and self._can_draw_on_device(seed)
+        self._draws_on_device = can_draw_on(self.device, lambda: self._layout_draws(seed))
 
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
@@ -142,26 +143,10 @@ class TaskModule:
         """Call `model` on inputs as this task's calls are."""
         return call_of(model, model, self.form)(*inputs)
 
-    def _can_draw_on_device(self, seed: int) -> bool:
-        """Whether `get_inputs` draws the same layout on the card, hundreds of times faster.
-
-        Its own layout is drawn without bytes where that works: a host draws 8 GB in ten seconds.
-        """
-        fast = self._layout_drawn_on(self.device, seed)
-        own = fast and (self._layout_drawn_on("meta", seed) or self._layout_drawn_on("cpu", seed))
-        return fast is not None and fast == own
-
-    def _layout_drawn_on(self, device: str, seed: int) -> Layout | None:
-        """Return the layout that `get_inputs` draws on a device, as on none; None: it fails."""
-        try:
-            with torch.device(device):
-                drawn = self._drawn_inputs(seed)
-                if self.form.backward:
-                    drawn.append(self._output_gradients(seed))
-        # A task may fail in any way on a default device (numpy, a generator of its own).
-        except Exception:  # noqa: BLE001
-            return None
-        return layout_of(map_tensors(drawn, lambda each: each.to("meta")))
+    def _layout_draws(self, seed: int) -> list[object]:
+        """Draw what a call is given, to see its layout."""
+        drawn = self._drawn_inputs(seed)
+        return [*drawn, self._output_gradients(seed)] if self.form.backward else drawn
 
     def inputs(self, seed: int, kind: InputKind = "plain") -> list[object]:
         """Draw inputs."""
@@ -222,12 +207,14 @@ class TaskModule:
 
     # --- outputs -----------------------------------------------------------------------------
 
-    def eager_outputs(self, inputs: list[object], start: RandomStart) -> object:
-        """Return the module's outputs; the call may change the inputs."""
+    def eager_outputs(
+        self, inputs: list[object], start: RandomStart, model: torch.nn.Module | None = None
+    ) -> object:
+        """Return the outputs of the module, or of a copy; the call may change the inputs."""
         start_from(start)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
-            return clone(self.call(self.model, inputs))
+            return clone(self.call(self.model if model is None else model, inputs))
 
     def aliases(self, inputs: list[object], seed: int) -> tuple[bool, ...]:
         """Return for each output whether it is in an input's memory: a view, or in place."""

@@ -131,6 +131,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
 
     name: str
     case: TaskCase | None = None  # the layout that it is made in; None: the file's own
+    fills_on_card: bool = False  # as where the module is constructed to be judged
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ _ROWS: dict[HelpSection, tuple[_Row, ...]] = {
             "ask_person",
             positive_number,
             "SECONDS",
-            "let a person answer each request for so long, before the model is asked",
+            "how long a person may answer a request, before the model is asked (default: 0)",
         ),
     ),
     HelpSection.SEARCH: (

@@ -181,7 +181,7 @@ def work_range(key: AttemptKey) -> tuple[str, str]:
 
 
 def attempts_under_way(run: sqlite3.Connection) -> list[UnderWay]:
-    """Return the attempts without a verdict, then held work that is no part of such an attempt.
+    """Return the attempts without a verdict, then held work that belongs to no such attempt.
 
     That other work is the measurement of a reference (number 0) and the confirmation of a node;
     their kind is their stage.

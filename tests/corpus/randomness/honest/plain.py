@@ -12,4 +12,4 @@ class ModelNew(nn.Module):
     def forward(self, x, y):
         products = torch.mm(x, y).relu_().add_(self.bias)
         dropped = torch.dropout(products, 0.3, True)
-        return dropped.add_(torch.rand(products.shape))
+        return dropped.add_(torch.rand(products.shape, device=x.device))
