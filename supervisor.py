@@ -287,6 +287,29 @@ def already_finished(run: PreparedRun, reader: RunReader) -> tuple[Snapshot, Run
     return None if extended or steered else (snapshot, RunEnd(kind=EndKind.OVER))
 
 
+def announce(run: PreparedRun, screen: Screen) -> None:
+    """Say what runs, and how other machines join where they may."""
+    for line in opening_lines(run.settings, run.folder.shown):
+        screen.say(line)
+    if run.settings.public_address:
+        ticket = tickets.read(run.folder.path / tickets.FILE_NAME)
+        screen.say(guest_tickets.join_hint(run.folder.shown, ticket))
+
+
+def make_processes(run: PreparedRun, poller: EventPoller, others: Collection[int]) -> ProcessTree:
+    """Return the slots of the run, all still empty."""
+    specs = child_specs.run_specs(
+        run.settings, run.folder.path, run.folder.run_id, os.environ, run.gpus, run.named
+    )
+    return ProcessTree(
+        specs,
+        run.folder.path,
+        random.Random(),  # noqa: S311  # jitter only
+        on_start=poller.add_child,
+        others=others,
+    )
+
+
 def serve(
     run: PreparedRun,
     reader: RunReader,
@@ -296,30 +319,17 @@ def serve(
 ) -> tuple[Snapshot, RunEnd]:
     """Start all processes and supervise them until the run ends.
 
-    `others`: children of this process that are no part of the run.
+    `others`: children of this process that do not belong to the run.
     """
+    announce(run, screen)
     run_dir = run.folder.path
-    for line in opening_lines(run.settings, run.folder.shown):
-        screen.say(line)
-    if run.settings.public_address:
-        screen.say(
-            guest_tickets.join_hint(run.folder.shown, tickets.read(run_dir / tickets.FILE_NAME))
-        )
     failpoints.arm("supervisor", run_dir)
     os.chdir(run_dir)  # the coordinator's socket has a short, relative address
     child_process.become_subreaper()
-    specs = child_specs.run_specs(
-        run.settings, run_dir, run.folder.run_id, os.environ, run.gpus, run.named
-    )
+    processes = make_processes(run, poller, others)
     with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
         process_loop = ProcessLoop(
-            processes=ProcessTree(
-                specs,
-                run_dir,
-                random.Random(),  # noqa: S311  # jitter only
-                on_start=poller.add_child,
-                others=others,
-            ),
+            processes=processes,
             poller=poller,
             coordinator=coordinator,
             say=screen.say,

@@ -82,7 +82,7 @@ class DirectiveArguments(Value, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Directive(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One wish of a person; the same key takes effect once, however often it is submitted."""
+    """What a person asks of a run; one key takes effect once, however often it is submitted."""
 
     key: str
     verb: Verb

@@ -17,18 +17,32 @@ from protocol.facts import (
     TaskFloor,
     VerdictFacts,
 )
+from protocol.figure_text import (
+    bytes_text,
+    dimensions_text,
+    flops_text,
+    in_brackets,
+    kernel_name,
+    launches_text,
+    precision_name,
+    rate_text,
+    tflops_text,
+    us,
+)
 
 MAX_KERNELS = 6
+MIN_RESOURCES_SHARE = 0.05  # of the device's time: of a shorter kernel only its time is told
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
 MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
 MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
-NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
+MUCH_OF_FLOOR = 0.25  # of a float32 floor: split products run at a multiple of its rate
+MIN_TOLD_ERROR = 0.01  # of the tolerance: a smaller error leaves all the room that there is
+NEAR_RATE = 0.75  # share of a rate from which on it bounds a kernel
 # A float32 product as three of the values' upper and lower parts: far more exact than one.
 PRODUCTS_OF_A_SPLIT = 3
 SPLIT_PRECISIONS: tuple[MatrixPrecision, ...] = ("tf32", "bfloat16")
-PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
 _SPLIT = "three products of split values"
 
 
@@ -39,6 +53,7 @@ def task_fact_lines(facts: ReferenceFacts | None) -> list[str]:
     lines = [*_rate_lines(facts.rates)]
     if facts.cost is not None:
         lines += _cost_lines(facts.cost, facts.rates, facts.floor)
+    lines += _instruction_lines(facts.rates, facts.floor)
     if facts.floor is not None:
         lines += _floor_lines(facts.floor)
     return [*lines, *_operation_lines(facts), *facts.rule_lines]
@@ -53,7 +68,7 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
         return []
     failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
     shares = [*_share_lines(facts, task), *_launch_lines(facts, task), *_kernel_lines(facts)]
-    return [*failed, *shares, *facts.profile_sentences, *facts.difference]
+    return [*failed, *shares, *facts.profile_sentences, *facts.difference, *_error_lines(facts)]
 
 
 # --- the task -------------------------------------------------------------------------------------
@@ -62,21 +77,23 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
 def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     parts = []
     if rates.copy_gb_s is not None:
-        copy = f"copies {_rate(rates.copy_gb_s)} GB/s (read plus written)"
+        copy = f"copies {rate_text(rates.copy_gb_s)} GB/s (read plus written)"
         if rates.cached_copy_gb_s is not None and rates.cache_bytes:
-            cache = _bytes(rates.cache_bytes)
-            copy += f", {_rate(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
+            cache = bytes_text(rates.cache_bytes)
+            copy += f", {rate_text(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
         parts.append(copy)
     reads = {
         "{} from memory": rates.read_gb_s,
         "{} from its last cache": rates.cached_read_gb_s,
         "{} from shared memory": rates.shared_read_gb_s,
     }
-    read = [text.format(_rate(rate)) for text, rate in reads.items() if rate is not None]
+    read = [text.format(rate_text(rate)) for text, rate in reads.items() if rate is not None]
     if read:
         parts.append(f"reads alone, GB/s: {', '.join(read)}")
     if rates.tflops:
-        products = ", ".join(f"{_name(key)} {value:.3g}" for key, value in rates.tflops.items())
+        products = ", ".join(
+            f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
+        )
         parts.append(f"matrix products {products} TFLOP/s")
     launches = {
         "{} from its call until the device is idle": rates.launch_us,
@@ -86,6 +103,11 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     known = [text.format(us(value)) for text, value in launches.items() if value is not None]
     if known:
         parts.append(f"an empty kernel {', '.join(known)}")
+    if rates.clusters:
+        parts.append(
+            "blocks in clusters that run at once, one a multiprocessor, "
+            + ", ".join(f"{size * count} of {size}" for size, count in rates.clusters.items())
+        )
     if rates.empty_call_us is not None:
         parts.append(f"an empty call {us(rates.empty_call_us)}")
     if parts:
@@ -94,10 +116,13 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
 
 
 def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
-    moved = (
-        f"One call moves at least {_bytes(cost.total_bytes)} (inputs {_bytes(cost.input_bytes)}, "
-        f"parameters and buffers {_bytes(cost.state_bytes)}, outputs {_bytes(cost.output_bytes)})"
-    )
+    parts = {
+        "inputs": cost.input_bytes,
+        "parameters and buffers": cost.state_bytes,
+        "outputs": cost.output_bytes,
+    }
+    named = ", ".join(f"{name} {bytes_text(count)}" for name, count in parts.items() if count)
+    moved = f"One call moves at least {bytes_text(cost.total_bytes)} ({named})"
     times = []
     if floor is not None and floor.memory_us is not None and floor.memory_us >= MIN_TOLD_US:
         times.append(f"{us(floor.memory_us)} at these rates")
@@ -111,22 +136,36 @@ def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> 
 
 
 def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> str:
-    parts = ", ".join(f"{_flops(count)} in {_name(key)}" for key, count in cost.flops.items())
+    parts = ", ".join(
+        f"{flops_text(count)} in {precision_name(key)}" for key, count in cost.flops.items()
+    )
     text = f"Its matrix products, convolutions and attention take {parts}"
     if floor is not None and floor.matrix_us is not None:
         text += f": {us(floor.matrix_us)} at the measured rate"
         others = ", ".join(
-            f"{us(cost.total_flops / rate / 1e6)} in {_name(key)}"
+            f"{us(cost.total_flops / rate / 1e6)} in {precision_name(key)}"
             for key, rate in rates.tflops.items()
             if key not in cost.flops and rate > 0
         )
         text += f" (the same count would take {others})" if others else ""
         splits = ", ".join(
-            f"{us(cost.total_flops / rate / 1e6)} of {_name(key)}"
+            f"{us(cost.total_flops / rate / 1e6)} of {precision_name(key)}"
             for key, rate in _split_rates(cost, rates).items()
         )
         text += f"; as {_SPLIT}, far more exact than one, {splits}" if splits else ""
     return f"{text}. Elementwise operations and reductions are not counted."
+
+
+def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
+    """Yield what tensor cores' instructions reach alone, where products are much of a floor."""
+    matrix_us = floor.matrix_us if floor is not None else None
+    if not rates.instruction_tflops or floor is None or not matrix_us or not floor.us:
+        return
+    if matrix_us < MUCH_OF_FLOOR * floor.us:
+        return
+    rows = rates.instruction_tflops.items()
+    named = ", ".join(f"{name} {tflops_text(rate)}" for name, rate in rows)
+    yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
 
 
 def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, float]:
@@ -148,11 +187,10 @@ def split_products_us(facts: ReferenceFacts) -> float | None:
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
     if floor.us is None:
         return
-    large = {name: part for name, part in floor.parts.items() if part >= MIN_SHARE * floor.us}
-    parts = ", ".join(f"{name} {us(part)}" for name, part in large.items())
+    largest = max(floor.parts, key=lambda name: floor.parts[name])
     yield (
-        f"Floor of the reference's own work: {us(floor.us)}, the largest of {parts}. An exact "
-        "shortcut that needs less may be below it."
+        f"Floor of the reference's own work: {us(floor.us)} ({largest}). An exact shortcut that "
+        "needs less may be below it."
     )
 
 
@@ -160,16 +198,17 @@ def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
     if not facts.operations:
         return
     rows = ", ".join(
-        f"{row.name}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)} ({row.share:.0%})"
+        f"{kernel_name(row.name)}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)}"
+        f" ({row.share:.0%})"
         for row in facts.operations
     )
     whole = []
     if facts.device_us is not None:
         whole.append(f"{us(facts.device_us)} on the device")
     if facts.launches is not None:
-        whole.append(_launches(facts.launches))
+        whole.append(launches_text(facts.launches))
     more = f", and {facts.more_operations} more" if facts.more_operations else ""
-    yield f"PyTorch's own call by operator{_in_brackets(whole)}: {rows}{more}."
+    yield f"PyTorch's own call by operator{in_brackets(whole)}: {rows}{more}."
 
 
 # --- a candidate ----------------------------------------------------------------------------------
@@ -214,7 +253,7 @@ def _matrix_share(
     # Products of both parts of split values run at the rate of a lower precision.
     others = ("tf32", "bfloat16") if {"float32", "tf32"} & cost.flops.keys() else ()
     shares = ", ".join(
-        f"{reached / rate:.0%} of the {_name(key)} rate"
+        f"{reached / rate:.0%} of the {precision_name(key)} rate"
         for key, rate in rates.tflops.items()
         if rate > 0 and (key in cost.flops or key in others) and reached <= BEYOND * rate
     )
@@ -222,7 +261,7 @@ def _matrix_share(
         return
     if reached > rates.tflops.get("float32", reached):
         splits = ", ".join(
-            f"{reached / rate:.0%} of {_name(key)}'s"
+            f"{reached / rate:.0%} of {precision_name(key)}'s"
             for key, rate in _split_rates(cost, rates).items()
             if reached <= BEYOND * rate
         )
@@ -233,7 +272,7 @@ def _matrix_share(
 
 def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:
     """Return what bounds it, where figures say so; "" where they do not."""
-    if facts.profile_sentences or _idle_us(facts) is not None:
+    if facts.profile_sentences or idle_us(facts) is not None:
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
@@ -241,14 +280,14 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
         less = "bytes" if memory >= matrix else "operations"
         cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
         return f"It needs fewer {less} than the reference{cached}."
-    if memory >= NEAR_COPY_RATE and memory >= matrix:
+    if memory >= NEAR_RATE and memory >= matrix:
         return "Memory bounds it."
-    if matrix >= NEAR_MATRIX_RATE:
+    if matrix >= NEAR_RATE:
         return "Arithmetic bounds it."
     return ""
 
 
-def _idle_us(facts: VerdictFacts) -> float | None:
+def idle_us(facts: VerdictFacts) -> float | None:
     """Return the time of a call in which the device does nothing, where that is much of it.
 
     The profiler's calls find warm caches, so a call that takes longer than their kernels is not yet
@@ -265,7 +304,7 @@ def _idle_us(facts: VerdictFacts) -> float | None:
 def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[str]:
     if facts.launches is None or facts.device_us is None:
         return
-    text = f"{_launches(facts.launches)} a call"
+    text = f"{launches_text(facts.launches)} a call"
     one_us = task.rates.next_launch_us if task is not None else None
     if one_us is not None and facts.median_us:
         launching = facts.launches * one_us
@@ -275,43 +314,66 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
     text += f", {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
         text += f"; a call returns to Python after {us(facts.host_us)}"
-    idle = _idle_us(facts)
+    idle = idle_us(facts)
     if idle is not None and facts.median_us:
         text += (
-            f". Launches and the host bound it: the device is idle for {us(idle)} of "
-            f"{us(facts.median_us)}"
+            f". The device is idle for {us(idle)} of {us(facts.median_us)}, which launches and the "
+            "host take"
         )
     yield f"{text}."
 
 
+def _error_lines(facts: VerdictFacts) -> Iterator[str]:
+    """Yield the errors by kind of inputs; of small ones the largest, of exact results nothing."""
+    worst = max(facts.errors, key=lambda each: each.share, default=None)
+    if worst is None or not worst.share:
+        return
+    told = facts.errors if worst.share >= MIN_TOLD_ERROR else (worst,)
+    named = ", ".join(f"{each.inputs} {each.share:.2g}" for each in told)
+    before = " of the draws before, which were right" if facts.difference else ""
+    yield f"Largest error{before}, as a share of the tolerance, by inputs: {named}."
+
+
 def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
+    """Yield what each kernel takes; the sentences of a profile tell more of the longest one."""
     if not facts.kernels:
         return
-    yield (
-        "By its own process's profiler, which decides nothing (calls on one input, which caches "
-        "may hold):"
-    )
-    for kernel in facts.kernels[:MAX_KERNELS]:
-        yield f"- {kernel.name}: {', '.join(_kernel_parts(kernel))}"
+    yield "Kernels, by its own process's profiler (one input, which caches may hold):"
+    for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
+        parts = [*_kernel_times(kernel)]
+        if number or not facts.profile_sentences:
+            parts += _kernel_resources(kernel)
+        elif kernel.local_bytes is not None:
+            parts.append(_spills(kernel.local_bytes))
+        yield f"- {kernel_name(kernel.name)}: {', '.join(parts)}"
     more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
     if more:
         yield f"- and {more} more"
 
 
-def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
+def _kernel_times(kernel: KernelFacts) -> Iterator[str]:
     yield f"{kernel.launches} a call" if kernel.launches != 1 else "once a call"
     if kernel.us is not None:
         share = f" ({kernel.share:.0%})" if kernel.share is not None else ""
         yield f"{us(kernel.us)}{share}"
+
+
+def _spills(local_bytes: int) -> str:
+    local = f"{local_bytes} B of local memory a thread: spills or local arrays"
+    return local if local_bytes else "no spills"
+
+
+def _kernel_resources(kernel: KernelFacts) -> Iterator[str]:
+    if kernel.share is not None and kernel.share < MIN_RESOURCES_SHARE:
+        return
     if kernel.grid is not None and kernel.block is not None:
-        yield f"grid {_dimensions(kernel.grid)}, block {_dimensions(kernel.block)}"
+        yield f"grid {dimensions_text(kernel.grid)}, block {dimensions_text(kernel.block)}"
     if kernel.registers is not None:
         yield f"{kernel.registers} registers"
     if kernel.local_bytes is not None:
-        local = f"{kernel.local_bytes} B of local memory a thread: spills or local arrays"
-        yield local if kernel.local_bytes else "no spills"
+        yield _spills(kernel.local_bytes)
     if kernel.shared_bytes:
-        yield f"{_bytes(kernel.shared_bytes)} of shared memory"
+        yield f"{bytes_text(kernel.shared_bytes)} of shared memory"
     if kernel.occupancy is not None:
         limit = f" by {kernel.occupancy_limit}" if kernel.occupancy_limit else ""
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
@@ -319,53 +381,3 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
         waves = f"{kernel.waves:.0f}" if kernel.waves >= 10 else f"{kernel.waves:.2g}"
         yield f"{waves} {'wave' if kernel.waves == 1 else 'waves'}{few}"
-
-
-# --- figures --------------------------------------------------------------------------------------
-
-
-def us(microseconds: float) -> str:
-    """Return a time with its unit: "0.42 µs", "12.3 µs", "2.79 ms"."""
-    if microseconds >= 1e6:
-        return f"{microseconds / 1e6:.3g} s"
-    if microseconds >= 1e3:
-        return f"{microseconds / 1e3:.3g} ms"
-    return f"{microseconds:.3g} µs"
-
-
-def _rate(gb_s: float) -> str:
-    return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:.4g} {unit}"
-
-
-def _flops(count: float) -> str:
-    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.3g} FLOP"
-
-
-def _name(precision: MatrixPrecision) -> str:
-    return PRECISION_NAMES.get(precision, precision)
-
-
-def _launches(count: int) -> str:
-    return f"{count} {'launch' if count == 1 else 'launches'}"
-
-
-def _dimensions(size: tuple[int, int, int]) -> str:
-    kept = list(size)
-    while len(kept) > 1 and kept[-1] == 1:
-        kept.pop()
-    return "x".join(map(str, kept))
-
-
-def _in_brackets(parts: list[str]) -> str:
-    return f" ({', '.join(parts)})" if parts else ""

@@ -33,6 +33,10 @@ class DeviceRates(Value, frozen=True, kw_only=True):
     empty_call_us: float | None = None  # a module whose forward does nothing
     # Matrix products, 10^12 operations a second.
     tflops: dict[MatrixPrecision, float] = msgspec.field(default_factory=dict)
+    # Instructions of tensor cores alone, by type and instruction, likewise.
+    instruction_tflops: dict[str, float] = msgspec.field(default_factory=dict)
+    # By the blocks of a cluster: how many run at once with one block on a multiprocessor.
+    clusters: dict[int, int] = msgspec.field(default_factory=dict)
     threads: int = 0  # of the processor that took part; 0: a card
 
 
@@ -121,6 +125,20 @@ class KernelFacts(Value, frozen=True, kw_only=True):
     waves: float | None = None  # blocks over the blocks that run at the same time
 
 
+class DrawError(Value, frozen=True, kw_only=True):
+    """The largest error on draws of one kind of inputs."""
+
+    inputs: str  # "as given", "scaled", …
+    share: float  # of the tolerance
+
+
+class UnitShare(Value, frozen=True, kw_only=True):
+    """How busy a unit of the device is in a candidate's longest kernel, as a profiler measured."""
+
+    unit: str  # "DRAM", "tensor cores", …
+    share: float  # of the time, or of the rate that a copy reaches
+
+
 class VerdictFacts(Value, frozen=True, kw_only=True):
     """What is known of a candidate besides its verdict."""
 
@@ -133,3 +151,5 @@ class VerdictFacts(Value, frozen=True, kw_only=True):
     difference: tuple[str, ...] = ()  # of a wrong result: where, how many, which pattern
     profile_sentences: tuple[str, ...] = ()  # read off a profiler's metrics by fixed rules
     fault_location: str = ""  # of a crash: kernel, line, address, thread
+    errors: tuple[DrawError, ...] = ()  # of the checks that it passed
+    unit_shares: tuple[UnitShare, ...] = ()  # read off a profiler's metrics

@@ -55,7 +55,7 @@ class Hello(Message, frozen=True, kw_only=True):
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """The sender is alive, holds these leases, and accepts so many."""
+    """The sender is alive, holds these leases, and accepts `credit` of them."""
 
     held_leases: tuple[Lease, ...] = ()
     credit: int = 1

@@ -19,7 +19,7 @@ from protocol.values import Value
 MILLION = 1_000_000
 # A cache entry for an hour costs twice the input's price, one for five minutes 1.25 times.
 HOUR_TO_MINUTES = 1.6
-PROMPT_MARGIN_TOKENS = 1_000  # a server adds tokens to our text; no known one adds so many
+PROMPT_MARGIN_TOKENS = 1_000  # a server adds tokens to our text; no known server adds as many
 
 Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # excludes NaN and infinity
 

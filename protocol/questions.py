@@ -18,7 +18,7 @@ from protocol.atomic_file import write_atomically
 QUESTIONS = "questions"  # a folder of the run
 PERSON = "person"  # the model's name in a call that a person answered
 NOT_ANSWERED = "<!-- not answered in time: the model is asked -->\n"
-SETTLED_S = 1.0  # a file that was not changed for so long is complete
+SETTLED_S = 1.0  # without a change, after which a file is complete
 MAX_ANSWER_BYTES = 4 << 20
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

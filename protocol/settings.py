@@ -154,6 +154,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_cost: NonNegativeFloat | None = None  # US dollars
     max_minutes: PositiveFloat | None = None
     until_idle: bool = False
+    first_looks: bool = False  # until idle, without confirmations and baselines
     min_sandbox: SandboxLevel = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL_ADDRESS  # or the address where other machines connect, too
@@ -179,6 +180,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def may_have_other_devices(self) -> bool:
         """Whether a device may join that is not there yet: of another machine or evaluator."""
         return bool(self.public_address or self.launch or self.evaluators > 1)
+
+    @property
+    def ends_when_idle(self) -> bool:
+        """Whether this start ends once its own processes can do nothing more."""
+        return self.until_idle or self.first_looks
 
     @property
     def local_worker_count(self) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from protocol.cases import CaseReference as CaseReference
 from protocol.cases import CaseResult as CaseResult
 from protocol.cases import TaskCase as TaskCase
-from protocol.facts import ReferenceFacts, VerdictFacts
+from protocol.facts import ReferenceFacts, UnitShare, VerdictFacts
 from protocol.frozen_struct import Value as Value
 from protocol.release import DeviceKind as DeviceKind
 from protocol.release import Judged, Release
@@ -269,6 +269,7 @@ class LedgerEntry(Value, frozen=True, kw_only=True):
     stage: Literal["", "plan", "write", "judge"] = ""  # of one under way
     score_us: float | None = None
     reason: str = ""  # of a failure, in one line
+    units: tuple[UnitShare, ...] = ()  # how busy they were, of one that was profiled
 
 
 STOP_LOST = "lost"  # the stop of a call without a whole reply: it may have been paid for

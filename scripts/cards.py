@@ -22,6 +22,9 @@ CARDS_FOLDER = ROOT / "prompts" / "cards"
 
 if TYPE_CHECKING:
     from actors.agents.cards.card import Card
+    from actors.cli import OneLineParser
+
+    Verbs = argparse._SubParsersAction[OneLineParser]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,10 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from actors.agents.cards.card import BOTTLENECKS
     from actors.cli import OneLineParser
     from actors.commands import typed_command
-    from protocol.values import BACKENDS
 
     parser = OneLineParser(
         prog=typed_command("cards"),
@@ -53,6 +54,17 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
+    _add_reading_verbs(verbs)
+    _add_checking_verbs(verbs)
+    _add_lesson_verbs(verbs)
+    return parser
+
+
+def _add_reading_verbs(verbs: Verbs) -> None:
+    """Add the verbs that print cards."""
+    from actors.agents.cards.card import BOTTLENECKS
+    from protocol.values import BACKENDS
+
     listed = verbs.add_parser("list", help="one line a card")
     listed.set_defaults(run=_list)
     shown = verbs.add_parser("show", help="a card as a request shows it")
@@ -62,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--task", type=Path, required=True, metavar="FILE", help="a task's file")
     chosen.add_argument("--backend", choices=BACKENDS, default="cpp", help="default: cpp")
     chosen.add_argument(
-        "--capability", default="9.0", help="of the card for cuda and triton (default: 9.0)"
+        "--capability", default="9.0", help="of the GPU, for cuda and triton (default: 9.0)"
     )
     chosen.add_argument(
         "--inputs", default="", metavar="SHAPES", help='such as "float32[64, 1024]"; sets the row'
@@ -70,6 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--bottleneck", choices=BOTTLENECKS, default="")
     chosen.add_argument("--text", action="store_true", help="print the section of the request")
     chosen.set_defaults(run=_choose)
+
+
+def _add_checking_verbs(verbs: Verbs) -> None:
+    """Add the verbs that compile cards and write what was measured into them."""
     checked = verbs.add_parser("check", help="compile the cards' code")
     checked.add_argument("names", nargs="*", metavar="NAME")
     checked.add_argument("--changed", action="store_true", help="only those that are not recorded")
@@ -83,6 +99,10 @@ def _parser() -> argparse.ArgumentParser:
         "file", type=Path, metavar="FILE", help="what tests.cards wrote with --json"
     )
     measured.set_defaults(run=_effects)
+
+
+def _add_lesson_verbs(verbs: Verbs) -> None:
+    """Add the verbs about what runs taught."""
     mined = verbs.add_parser("mine", help="promised against measured")
     mined.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     mined.add_argument("--write", type=Path, metavar="FILE", help="the lines, for accept")
@@ -91,7 +111,6 @@ def _parser() -> argparse.ArgumentParser:
     accepted.add_argument("file", type=Path, metavar="FILE", help="what mine wrote")
     accepted.add_argument("numbers", type=int, nargs="*", metavar="N", help="of lines, from 1")
     accepted.set_defaults(run=_accept)
-    return parser
 
 
 def _named(names: list[str]) -> list[Card]:

@@ -44,7 +44,11 @@ def main() -> int:
         prog=typed_command("chaos"), description=with_typed_commands(__doc__), allow_abbrev=False
     )
     parser.add_argument(
-        "--minutes", type=minutes, default=2.0, metavar="M", help="about so many minutes (2)"
+        "--minutes",
+        type=minutes,
+        default=2.0,
+        metavar="M",
+        help="how long it takes, about (default: 2)",
     )
     parser.add_argument(
         "--seed", type=int, default=None, metavar="S", help="the seed (drawn, and printed)"

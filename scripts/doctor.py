@@ -34,7 +34,7 @@ NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "ant
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class MachineCheck:
     """One line of the output; `missing` says what to do."""
 
     what: str
@@ -43,19 +43,19 @@ class CheckResult:
     needed: bool = True
 
 
-def python() -> CheckResult:
+def python() -> MachineCheck:
     todo = "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"
-    return CheckResult("python", f"{platform.python_version()} at {sys.executable}", todo)
+    return MachineCheck("python", f"{platform.python_version()} at {sys.executable}", todo)
 
 
-def system() -> CheckResult:
+def system() -> MachineCheck:
     todo = "" if sys.platform == "linux" else "Linux is needed (pidfd, namespaces)"
-    return CheckResult(
+    return MachineCheck(
         "system", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs", todo
     )
 
 
-def packages() -> CheckResult:
+def packages() -> MachineCheck:
     versions, absent = [], []
     for name in NEEDED:
         try:
@@ -64,26 +64,26 @@ def packages() -> CheckResult:
             absent.append(name)
     wanted = "-e ." if is_checkout() else " ".join(absent)
     todo = f"missing: {', '.join(absent)}; run: pip install {wanted}" if absent else ""
-    return CheckResult("packages", ", ".join(versions) or "none", todo)
+    return MachineCheck("packages", ", ".join(versions) or "none", todo)
 
 
-def compiler() -> CheckResult:
+def compiler() -> MachineCheck:
     name = os.environ.get("CXX") or next((c for c in ("g++", "clang++") if shutil.which(c)), "")
     path = shutil.which(name) if name else None
     if path is None:
-        return CheckResult("C++ compiler", name or "none", "install g++ (Debian: apt install g++)")
-    return CheckResult("C++ compiler", f"{first_line([path, '--version'])} at {path}")
+        return MachineCheck("C++ compiler", name or "none", "install g++ (Debian: apt install g++)")
+    return MachineCheck("C++ compiler", f"{first_line([path, '--version'])} at {path}")
 
 
-def ninja() -> CheckResult:
+def ninja() -> MachineCheck:
     path = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
     todo = "" if path else "torch builds extensions with it; run: pip install ninja"
-    return CheckResult(
+    return MachineCheck(
         "ninja", f"{first_line([path, '--version'])} at {path}" if path else "none", todo
     )
 
 
-def cuda() -> CheckResult:
+def cuda() -> MachineCheck:
     gpus = first_line(
         [
             sys.executable,
@@ -95,32 +95,32 @@ def cuda() -> CheckResult:
     nvcc = shutil.which("nvcc")
     has_gpu = bool(gpus) and not gpus.startswith("no ")
     todo = "nvcc is not on PATH: CUDA candidates can't be built" if has_gpu and not nvcc else ""
-    return CheckResult(
+    return MachineCheck(
         "CUDA", f"{gpus or 'torch did not answer'}; nvcc {nvcc or 'none'}", todo, needed=False
     )
 
 
-def key() -> CheckResult:
+def key() -> MachineCheck:
     is_set = bool(api_key_variable(os.environ))
     todo = "" if is_set else "the rule book (--model recipes) is used instead of a model"
-    return CheckResult("API key", "set" if is_set else "not set", todo, needed=False)
+    return MachineCheck("API key", "set" if is_set else "not set", todo, needed=False)
 
 
-def sandbox() -> CheckResult:
+def sandbox() -> MachineCheck:
     tools = [name for name in ("bwrap", "unshare", "setpriv") if shutil.which(name)]
     user_namespace = not first_line(["unshare", "--user", "--pid", "--fork", "true"], errors=True)
     parts = [*tools, "namespaces allowed" if user_namespace else "no namespaces"]
     todo = "" if user_namespace else "without namespaces the sandbox reaches level 2 at most"
-    return CheckResult("sandbox", ", ".join(parts), todo, needed=False)
+    return MachineCheck("sandbox", ", ".join(parts), todo, needed=False)
 
 
-def disk() -> CheckResult:
+def disk() -> MachineCheck:
     free_gib = shutil.disk_usage(Path.cwd()).free / 2**30
     todo = f"less than {MIN_GIB:.0f} GiB free for builds and runs" if free_gib < MIN_GIB else ""
-    return CheckResult("disk here", f"{free_gib:.1f} GiB free", todo)
+    return MachineCheck("disk here", f"{free_gib:.1f} GiB free", todo)
 
 
-def fsync() -> CheckResult:
+def fsync() -> MachineCheck:
     times_ms = []
     try:
         with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
@@ -131,15 +131,15 @@ def fsync() -> CheckResult:
                 os.fsync(file.fileno())
                 times_ms.append((time.perf_counter() - began) * 1000)
     except OSError as error:
-        return CheckResult(
+        return MachineCheck(
             "fsync here", "can't write", f"{error.strerror}: run where you may write"
         )
     median = statistics.median(times_ms)
     todo = "slow: every result waits for it; use a local disk" if median > 20 else ""
-    return CheckResult("fsync here", f"{median:.2f} ms (median of {SYNCS})", todo, needed=False)
+    return MachineCheck("fsync here", f"{median:.2f} ms (median of {SYNCS})", todo, needed=False)
 
 
-CHECKS: tuple[Callable[[], CheckResult], ...] = (
+CHECKS: tuple[Callable[[], MachineCheck], ...] = (
     *(python, system, packages, compiler, ninja),
     *(cuda, key, sandbox, disk, fsync),
 )

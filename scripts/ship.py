@@ -81,7 +81,7 @@ def _parser() -> OneLineParser:
     wheel.add_argument(
         "--abi", choices=("jit", "limited", "stable"), default="jit",
         help="jit: compiled at first use; limited: compiled, for any Python and this torch; stable:"
-        " for any torch from 2.10 (default: jit)",
+        " for any torch from 2.11 (default: jit)",
     )  # fmt: skip
     wheel.add_argument(
         "--cpu", choices=("native", "v2", "v3", "v4"), default="v3",

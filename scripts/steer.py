@@ -1,4 +1,4 @@
-"""`python scripts/steer.py RUN VERB …`: say something to a run; `list` shows what was said.
+"""`python scripts/steer.py RUN VERB …`: send a directive to a run; `list` shows all of them.
 
 The run obeys within a second while it is served, and otherwise when it is resumed.  Each directive
 is applied once or refused with a reason, also when the coordinator is killed.  Exit status: 0 it is
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,6 +37,9 @@ from protocol.directives import (
 from protocol.read_only import RUN_DB, read_only_uri
 from protocol.settings import FILE_NAME
 from protocol.user_files import read_text
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[OneLineParser]
 
 WAIT_S = 30.0
 POLL_S = 0.1
@@ -86,6 +89,8 @@ def make_parser() -> OneLineParser:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="show all directives, and questions that wait")
+    listing.add_argument("--json", action="store_true", help="as JSON")
     shared = OneLineParser(add_help=False)
     shared.add_argument(
         "--wait",
@@ -97,17 +102,26 @@ def make_parser() -> OneLineParser:
     )
     shared.add_argument("--by", default="", metavar="NAME", help="a name for the record (yours)")
     task = OneLineParser(add_help=False)
-    task.add_argument("--task", default="", help="of a run of several tasks")
-    parents = [shared, task]
-    listing = verbs.add_parser("list", help="show all directives, and questions that wait")
-    listing.add_argument("--json", action="store_true", help="as JSON")
+    task.add_argument("--task", default="", help="the task, in a run of several")
+    _add_run_verbs(verbs, shared, task)
+    _add_node_verbs(verbs, [shared, task])
+    _add_text_verbs(verbs, shared, task)
+    return parser
+
+
+def _add_run_verbs(verbs: Verbs, shared: OneLineParser, task: OneLineParser) -> None:
+    """Add the verbs about the whole run, or a whole task."""
     verbs.add_parser("pause", parents=[shared], help="lease no more work; what runs ends normally")
     verbs.add_parser("go", parents=[shared], help="end the pause")
     verbs.add_parser("finish", parents=[shared], help="begin no attempt, end with the results")
-    budget = verbs.add_parser("budget", parents=parents, help="change the attempts a task")
+    budget = verbs.add_parser("budget", parents=[shared, task], help="change the attempts a task")
     budget.add_argument("attempts", type=int, metavar="N")
     cap = verbs.add_parser("cap", parents=[shared], help="change --max-cost")
     cap.add_argument("usd", type=float, metavar="USD")
+
+
+def _add_node_verbs(verbs: Verbs, parents: list[OneLineParser]) -> None:
+    """Add the verbs about one node."""
     for verb, text in NODE_HELP.items():
         node = verbs.add_parser(verb, parents=parents, help=text)
         node.add_argument("node", metavar="NODE", help="a number, or TASK/NUMBER")
@@ -115,18 +129,23 @@ def make_parser() -> OneLineParser:
             node.add_argument("count", type=int, nargs="?", metavar="COUNT")
         if verb == "reject":
             node.add_argument("text", metavar="REASON")
-    advise = verbs.add_parser("advise", parents=parents, help="tell the planner something")
+
+
+def _add_text_verbs(verbs: Verbs, shared: OneLineParser, task: OneLineParser) -> None:
+    """Add the verbs that hand in a text: advice, a source, an answer."""
+    advise = verbs.add_parser("advise", parents=[shared, task], help="tell the planner something")
     advise.add_argument("text", metavar="TEXT", help="'' takes the advice at this place back")
     advise.add_argument("--node", metavar="NODE", help="for this node and all below it")
     advise.add_argument("--only", action="store_true", help="for the node alone")
-    inject = verbs.add_parser("inject", parents=parents, help="have a source of yours judged")
+    inject = verbs.add_parser(
+        "inject", parents=[shared, task], help="have a source of yours judged"
+    )
     inject.add_argument("file", type=Path, metavar="FILE", help="defines ModelNew")
     inject.add_argument("--node", metavar="NODE", default="0", help="its parent (0, the root)")
     inject.add_argument("--note", default="", metavar="TEXT", help="a line about it")
     answer = verbs.add_parser("answer", parents=[shared], help="answer a question (--ask-person)")
     answer.add_argument("question", metavar="QUESTION", help="its name, as list shows it")
     answer.add_argument("file", type=Path, metavar="FILE", help="the reply")
-    return parser
 
 
 def check_run(run: Path) -> None:

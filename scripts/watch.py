@@ -48,7 +48,9 @@ def parser() -> ArgumentParser:
         "--host", default="127.0.0.1", help="another address of this machine; it needs TLS"
     )
     made.add_argument(
-        "--steer", action="store_true", help="let the page ask things of the run (docs/watch.md)"
+        "--steer",
+        action="store_true",
+        help="let the page send directives to the run (docs/watch.md)",
     )
     made.add_argument("--open", action="store_true", help="open the page in the browser")
     made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ STEP = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
 MODULE = re.compile(r"python3? -m ((?:actors|scripts|tests)[\w.]*)")
 PLACEHOLDER = re.compile(r"^[./]|BACKEND|NAME|TASK|RUN|NNN")  # a user's path, or one of many
 DECISION = re.compile(r"^- \[(\d{3})\]\(([^)\s]+)\) (.*)$", re.MULTILINE)
+FIRST_CELL = re.compile(r"^\|((?:\\\||[^|\n])*)\|", re.MULTILINE)  # of a row of a table
 README_LINES, README_COLUMNS = 100, 130
 LAW = re.compile(r"evaluation-laws\.md,? law (\d+)|\blaw (\d+)\b")
 
@@ -177,6 +179,47 @@ def test_every_decision_is_listed_with_its_title() -> None:
     ]
 
 
+def unlisted(readme: Path) -> Iterator[str]:
+    """Yield the modules that a README's tables leave out, and the folders.
+
+    The first cells of the rows name files and folders.  A folder whose files are named is listed
+    file by file; another one is named as a whole, or lies in a folder that is.
+    """
+    top = readme.parent
+    cells = " ".join(FIRST_CELL.findall(readme.read_text(encoding="utf-8")))
+    words = {quoted.split()[0] for quoted in QUOTED.findall(cells)}
+    names = {word.rpartition("/")[2] for word in words} - {"__main__.py", ""}
+    for folder in sorted({path.parent for path in top.rglob("*.py")}):
+        within = [folder, *folder.parents][: len(folder.relative_to(top).parts)]
+        if any((one / "README.md").exists() for one in within):
+            continue
+        modules = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
+        is_whole = any(f"{one.relative_to(top)}/" in words for one in within)
+        has_paths = any(f"{folder.relative_to(top)}/{name}" in words for name in modules)
+        if folder == top or has_paths or (modules & names and not is_whole):
+            yield from (f"{folder.relative_to(top)}/{name}" for name in sorted(modules - names))
+        elif modules and not is_whole:
+            yield f"{folder.relative_to(top)}/"
+
+
+READMES = [page for page in PAGES if page.endswith("/README.md")]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in READMES if page.split("/")[0] in ("actors", "protocol", "scripts")]
+)
+def test_every_module_is_in_the_readme_of_its_folder(page: str) -> None:
+    """A new module gets a line in the nearest README, or lies in a folder that has one."""
+    assert [] == list(unlisted(TOP / page))
+
+
+def test_every_picture_is_shown() -> None:
+    """A picture in docs/images is on some page."""
+    text = "".join((TOP / page).read_text(encoding="utf-8") for page in PAGES)
+    names = sorted(path.name for path in (TOP / "docs/images").iterdir())
+    assert [] == [name for name in names if f"images/{name})" not in text]
+
+
 def test_the_readme_is_short() -> None:
     """The README fits on a few screens, and names the test command that CI runs."""
     text = (TOP / "README.md").read_text(encoding="utf-8")
@@ -201,6 +244,19 @@ def test_every_law_that_code_cites_exists() -> None:
 
     assert list(range(1, 19)) == numbers
     assert cited <= set(numbers)
+
+
+@pytest.mark.skipif(not (TOP / ".git").exists(), reason="not a checkout")
+def test_the_top_folder_has_one_module() -> None:
+    """The task file of a try is not committed at the top, where users look first."""
+    listed = subprocess.run(
+        ["git", "ls-files", ":(glob)*.py"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ["supervisor.py"] == listed.stdout.split()
 
 
 def test_no_page_points_out_of_the_repository() -> None:

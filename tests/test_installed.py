@@ -116,7 +116,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(installed: Installed) -> Non
 def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
     """`stark` takes the flags of `supervisor.py`; every text names the typed command."""
     help_text = installed.run("--help").stdout
-    assert help_text.startswith("usage: stark [-h]")
+    assert help_text.startswith("usage: stark --task FILE")
     assert "supervisor.py" not in help_text
     assert all(f"  {command.name} " in help_text for command in COMMANDS)
     assert f"stark-kernels {VERSION}\n" == installed.run("--version").stdout

@@ -6,7 +6,6 @@ import contextlib
 import resource
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
@@ -14,7 +13,7 @@ import zmq
 from actors import failpoints
 from actors.cli import OneLineParser
 from actors.commands import typed_command
-from actors.coordinator.coordinator import Coordinator
+from actors.coordinator.coordinator import Coordinator, RunStart
 from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.storage.database import (
@@ -73,7 +72,13 @@ def main() -> int:
     try:
         failpoints.arm("coordinator", arguments.run_dir)
         settings = settings_file.read(arguments.run_dir)
-        tasks = read_tasks(arguments.run_dir, settings)
+        start = RunStart(
+            run_dir=arguments.run_dir,
+            settings=settings,
+            tasks=read_tasks(arguments.run_dir, settings),
+            supervisor=arguments.supervisor,
+            named=tuple(arguments.named),
+        )
         ensure_unlocked(arguments.run_dir)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket, authenticator = listen(context, arguments.run_dir, settings, arguments.listen, log)
@@ -85,16 +90,7 @@ def main() -> int:
         return ExitStatus.FAULT
     hold_lifeline(lambda: None)
     try:
-        serve(
-            arguments.run_dir,
-            socket,
-            settings,
-            tasks,
-            log,
-            authenticator,
-            arguments.supervisor,
-            arguments.named,
-        )
+        serve(start, socket, log, authenticator)
     except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return ExitStatus.FAULT
@@ -153,14 +149,10 @@ def listen(
 
 
 def serve(
-    run_dir: Path,
+    start: RunStart,
     socket: zmq.Socket[bytes],
-    settings: Settings,
-    tasks: list[Task],
     log: FilteringBoundLogger,
     authenticator: Authenticator | None = None,
-    supervisor: str = "",
-    named: Sequence[str] = (),
 ) -> str:
     """Serve the run; while the disk is full, say so, wait, and begin again from what is stored.
 
@@ -170,16 +162,9 @@ def serve(
         database: Database | None = None
         coordinator: Coordinator | None = None
         try:
-            database = Database(run_dir)
+            database = Database(start.run_dir)
             coordinator = Coordinator(
-                database=database,
-                socket=socket,
-                settings=settings,
-                tasks=tasks,
-                log=log,
-                authenticator=authenticator,
-                supervisor=supervisor,
-                named=named,
+                start, database=database, socket=socket, log=log, authenticator=authenticator
             )
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()
@@ -187,7 +172,7 @@ def serve(
             log.error("the store can't be written; waiting for disk space", error=str(error))
             with contextlib.suppress(OSError):  # stderr may be a file on the same disk
                 sys.stderr.write(
-                    f"coordinator: {run_dir / RUN_DB}: {error}; waiting for disk space\n"
+                    f"coordinator: {start.run_dir / RUN_DB}: {error}; waiting for disk space\n"
                 )
             outbox = Outbox(socket, log, lambda _name: True, authenticator)
             was_draining = coordinator is not None and coordinator.is_draining

@@ -51,7 +51,7 @@ class BaselineWork:
         self._scheduler.enqueue(
             work_id(task, ROOT, Stage.BASELINES),
             ROLE_OF[Stage.BASELINES],
-            Placement(kind=reference.device.fingerprint, is_background=True),
+            Placement(kind=reference.device.fingerprint, is_background=True, is_last=True),
         )
 
     def forget(self, task: str) -> None:

@@ -8,7 +8,7 @@ loses nothing that it has sent to a peer: the next coordinator begins from `run.
 from __future__ import annotations
 
 import time
-from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
@@ -43,61 +43,63 @@ POLL_S = 0.25
 RETIRE_S = 0.3
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunStart:
+    """What a coordinator starts with: the run, and what the supervisor's command says of it."""
+
+    run_dir: Path
+    settings: Settings
+    tasks: list[Task]
+    supervisor: str = ""  # its incarnation: a new one means that this machine's workers are new
+    # The settings that a new supervisor's command names, `budget` or `max_cost`: they hold over
+    # what a person asked before.
+    named: tuple[str, ...] = ()
+
+
 class Coordinator:
     """Serves one run until it is finished, stopped or blocked."""
 
     def __init__(
         self,
+        start: RunStart,
         *,
         database: Database,
         socket: zmq.Socket[bytes],
-        settings: Settings,
-        tasks: list[Task],
         log: FilteringBoundLogger,
         authenticator: Authenticator | None = None,
-        supervisor: str = "",
-        named: Container[str] = (),
     ) -> None:
-        """`supervisor`: its incarnation; a new one means that this machine's workers are new.
-
-        `named`: the settings that the command of a new supervisor names, `budget` or `max_cost`:
-        they hold over what a person asked before.
-        """
-        self.settings = settings
+        self.settings = start.settings
         self.log = log
         self.db = database
         self.store = Store(database)
         self.activity = ActivityStore(database)
+        self.directives = DirectiveStore(database)
         self.authenticator = authenticator
         self.outbox = Outbox(socket, log, lambda name: name in self.scheduler.peers, authenticator)
         self._drain_requested = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
-        self._local_roles = [role for role in WORKER_ROLES if settings.process_count(role)]
+        self._local_roles = [role for role in WORKER_ROLES if self.settings.process_count(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.count_start(time.time())
         self.scheduler = self._make_scheduler()
         self.health = FleetHealth(self.scheduler, self.activity)
-        self.directives = DirectiveStore(database)
-        former = self.store.change_supervisor(supervisor) if supervisor else supervisor
-        in_force = () if former == supervisor else named
-        self._add_tasks(tasks, is_named="budget" in in_force)
-        cap = self.directives.cap_at_start(settings.max_cost, is_named="max_cost" in in_force)
-        self.budget = BudgetLedger(self.activity, cap)
-        self.tasks = RunTasks(
-            settings=settings,
-            store=self.store,
-            activity=self.activity,
-            decisions=DecisionStore(database),
-            directives=self.directives,
-            scheduler=self.scheduler,
-            record_event=self._event,
-        )
-        self.steering = self._make_steering(database.run_dir)
+        former = self.store.change_supervisor(start.supervisor) if start.supervisor else ""
+        self.budget = self._store_start(start, () if former == start.supervisor else start.named)
+        self.tasks = self._make_tasks()
+        self.steering = self._make_steering()
         self.dispatcher = self._make_dispatcher()
         self._restore()
-        if former not in ("", supervisor):
+        if former not in ("", start.supervisor):
             self._end_former_incarnations()
         self.db.commit()
+
+    def _store_start(self, start: RunStart, named: tuple[str, ...]) -> BudgetLedger:
+        """Store the run's tasks, with references of an earlier run; return the budget in force."""
+        for task in start.tasks:
+            self.store.add_task(task, self.settings.search.budget, is_named="budget" in named)
+        take_references(start.run_dir, self.settings, start.tasks, self.store, self._event)
+        cap = self.directives.cap_at_start(self.settings.max_cost, is_named="max_cost" in named)
+        return BudgetLedger(self.activity, cap)
 
     def _make_scheduler(self) -> Scheduler:
         has_others = self.settings.may_have_other_devices
@@ -105,15 +107,22 @@ class Coordinator:
             lease_s=self.settings.lease_s,
             epoch=self.activity.last_epoch(),
             kind_memory_s=KIND_MEMORY_S if has_others else 0.0,
+            has_background=not self.settings.first_looks,
         )
 
-    def _add_tasks(self, tasks: list[Task], *, is_named: bool) -> None:
-        """Store the run's tasks, with references that an earlier run has measured."""
-        for task in tasks:
-            self.store.add_task(task, self.settings.search.budget, is_named=is_named)
-        take_references(self.db.run_dir, self.settings, tasks, self.store, self._event)
+    def _make_tasks(self) -> RunTasks:
+        return RunTasks(
+            settings=self.settings,
+            store=self.store,
+            activity=self.activity,
+            decisions=DecisionStore(self.db),
+            directives=self.directives,
+            scheduler=self.scheduler,
+            record_event=self._event,
+        )
 
-    def _make_steering(self, run_dir: Path) -> Steering:
+    def _make_steering(self) -> Steering:
+        run_dir = self.db.run_dir
         verbs = Verbs(
             run_dir,
             settings=self.settings,
@@ -239,11 +248,13 @@ class Coordinator:
             if not self.scheduler.grants or now > until:
                 return status, reason
         elif (
-            self.settings.until_idle
+            self.settings.ends_when_idle
             and self.scheduler.is_idle(self._local_roles)
             and not self.tasks.begin_next()
         ):
-            return "idle", "nothing is left for the roles that run here"
+            later = "; confirmations and baselines are left for a later start"
+            reason = "nothing is left for the roles that run here"
+            return "idle", reason + later * self.settings.first_looks
         return None
 
     def _retire_all(self, reason: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from actors.coordinator.budget_service import BudgetLedger
 from actors.coordinator.search import steering_rules
 from actors.coordinator.search.search import Search
-from actors.coordinator.search.steering import NodeSteered, NodeVerb
+from actors.coordinator.search.steering_events import NodeSteered, NodeVerb
 from actors.coordinator.search.tree import ROOT, Node
 from actors.coordinator.storage.directive_store import DirectivePlace, DirectiveStore
 from actors.coordinator.tasks import RunTasks

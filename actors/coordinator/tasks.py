@@ -27,7 +27,7 @@ from actors.coordinator.search.search_events import (
     ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.search.steering import BudgetChanged, SourceInjected, SteeringEvent
+from actors.coordinator.search.steering_events import BudgetChanged, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore
@@ -190,7 +190,7 @@ class RunTasks:
     # --- a person's directives ---------------------------------------------------------------
 
     def steer(self, task: str, event: SteeringEvent) -> None:
-        """Hand a person's wish to a task's search; one that is over may go on.
+        """Hand a directive to a task's search; a search that is over may go on.
 
         A search that is over is restored first, as the next start would do: a later attempt then
         selects its node by the confirmed figures, now and in a replay.

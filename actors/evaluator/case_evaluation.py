@@ -13,6 +13,7 @@ import msgspec
 
 from actors.case_source import case_task
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
+from actors.evaluator.facts.verdict_facts import worst_errors
 from actors.evaluator.ipc.layout_checks import describe
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -120,6 +121,10 @@ def combined_verdict(cases: Sequence[TaskCase], verdicts: Sequence[Verdict]) -> 
     )
     found = combined_figures(results)
     errors = [each.max_error for each in verdicts if each.max_error is not None]
+    facts = verdicts[0].facts
+    if facts is not None:
+        worst = worst_errors(each.facts.errors for each in verdicts if each.facts)
+        facts = msgspec.structs.replace(facts, errors=worst)
     return msgspec.structs.replace(
         verdicts[0],
         median_us=found.median_us,
@@ -127,6 +132,7 @@ def combined_verdict(cases: Sequence[TaskCase], verdicts: Sequence[Verdict]) -> 
         speedup=found.speedup,
         speedup_ci95=found.speedup_ci95,
         max_error=max(errors, default=None),
+        facts=facts,
         seconds=_all_seconds(verdicts),
         cases=results,
     )

@@ -10,14 +10,17 @@ import os
 import time
 
 from actors.evaluator.ipc.layout_checks import tensor_leaves
-from actors.evaluator.ipc.orders import CandidateRaised, InputKind
+from actors.evaluator.ipc.orders import CandidateRaised, Done, InputKind
 from actors.evaluator.ipc.referee_orders import Compared
-from actors.evaluator.ipc.runner_orders import CallOnce, CallReturned, FromRunner
+from actors.evaluator.ipc.runner_orders import AwaitCall, CallOnce, CallReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import DrawnInputs
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
+from protocol.facts import DrawError
+from protocol.values import Outcome
 
+KIND_NAMES: dict[InputKind, str] = {"plain": "as given", "blocks": "repeated rows"}
 MAX_NAMES = 5
 MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all
 
@@ -44,7 +47,7 @@ class CorrectnessCheck:
         self._call_s = fixture.limits.check_s
         self._missing = missing_parameters
         self.rounds = 0  # that are over
-        self.max_error: float | None = None
+        self._errors: dict[InputKind, float] = {}  # in units of the tolerance
         self.error_share: float | None = None  # of KernelBench's tolerance, at worst
 
     def run(self) -> CandidateFault | None:
@@ -72,11 +75,22 @@ class CorrectnessCheck:
                     self._referee.forget(previous[0].number)
                 previous = (drawing, called)
                 self.rounds = number + 1
+            return self._changed_state()
         finally:
             for drawing in drawn:
                 if self._runner.failure is None or self._fixture.is_alive:
                     self._referee.forget(drawing.number)
-        return None
+
+    def _changed_state(self) -> CandidateFault | None:
+        """Return a fault if calls did not change the module's state as those of the task did."""
+        updated = self._fixture.facts.updated
+        if not updated.items:
+            return None
+        found = self._referee.compare_state(self._runner, updated)
+        if isinstance(found, CandidateFault) or not found.reason:
+            return found if isinstance(found, CandidateFault) else None
+        calls = f"after {self.rounds} calls"
+        return wrong_result(f"{calls}: {found.reason}", "check", found.max_error)
 
     def _round(
         self, drawn: DrawnInputs, number: int, kind: InputKind
@@ -90,18 +104,17 @@ class CorrectnessCheck:
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             return fault_from_child(answer, "check", runner.output.text())
         guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))
-        order = CallOnce(slot=0, seed=drawn.seed, keep=number, guard=guard)
-        answer = runner.ask(order, self._call_s)
-        if isinstance(answer, ChildFailure) or not isinstance(answer[0], CallReturned):
-            return fault_from_child(answer, "check", runner.output.text())
-        called = answer[0]
+        order = CallOnce(slot=0, seed=drawn.seed, keep=number, guard=guard, waits=False)
+        called = self._called(order)
+        if isinstance(called, CandidateFault):
+            return called
         if called.redzone_breach:
             return wrong_result(f"it {called.redzone_breach[:200]}", "check")
         found = self._referee.compare_output(
             runner, drawn.number, "check", called, number, share=number == 0
         )
         if not isinstance(found, CandidateFault) and not found.reason:
-            self._note_error(found)
+            self._note_error(found, kind)
             found = self._referee.compare_inputs(runner, 0, drawn)
         if isinstance(found, CandidateFault):
             return found
@@ -110,6 +123,19 @@ class CorrectnessCheck:
             lines = (_round_line(number, kind), *found.difference) if found.difference else ()
             return wrong_result(reason, "check", found.max_error, lines)
         return called
+
+    def _called(self, order: CallOnce) -> CallReturned | CandidateFault:
+        """Have the candidate called, which may prepare things for long; its kernels may not."""
+        runner = self._runner
+        answer = runner.ask(order, self._call_s)
+        if not isinstance(answer, ChildFailure) and isinstance(answer[0], Done):
+            answer = runner.ask(AwaitCall(), self._fixture.device_call_s)
+            if isinstance(answer, ChildFailure) and answer.how == "timed_out":
+                reason = f"its kernels had not ended {answer.seconds:g} s after forward returned"
+                return CandidateFault(outcome=Outcome.TIMED_OUT, stage="check", reason=reason)
+        if isinstance(answer, ChildFailure) or not isinstance(answer[0], CallReturned):
+            return fault_from_child(answer, "check", runner.output.text())
+        return answer[0]
 
     def _changed_output(
         self, previous: tuple[DrawnInputs, CallReturned] | None, number: int
@@ -136,13 +162,27 @@ class CorrectnessCheck:
         )
         return f" (ModelNew has no parameter or buffer named {names}{more})"
 
-    def _note_error(self, found: Compared) -> None:
-        self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
+    def _note_error(self, found: Compared, kind: InputKind) -> None:
+        self._errors[kind] = max(self._errors.get(kind, 0.0), found.max_error or 0.0)
         self.error_share = max(self.error_share or 0.0, found.share or 0.0)
+
+    @property
+    def max_error(self) -> float | None:
+        """The largest error of the rounds that were right; None before the first one."""
+        return max(self._errors.values(), default=None)
+
+    @property
+    def errors(self) -> tuple[DrawError, ...]:
+        """The largest error on each kind of draw that was right."""
+        return tuple(
+            DrawError(inputs=KIND_NAMES.get(kind, kind), share=error)
+            for kind, error in self._errors.items()
+        )
 
 
 def _round_line(number: int, kind: InputKind) -> str:
     """Return which round of the check failed, and on what inputs."""
-    drawn = "the task's own draw" if kind == "plain" else f"a draw of another kind ({kind})"
+    name = KIND_NAMES.get(kind, kind)
+    drawn = "the task's own draw" if kind == "plain" else f"a draw of another kind ({name})"
     before = ", right in all rounds before" if number else ""
     return f"Wrong in round {number + 1} of the check, on {drawn}{before}:"

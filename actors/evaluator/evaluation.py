@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Literal
 
 from actors.evaluator import verdict_annotations
-from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
+from actors.evaluator.build.build_stage import (
+    BuildResult,
+    CandidateBuild,
+    FinishedBuild,
+    log_build,
+)
 from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_info import DeviceInfo
-from actors.evaluator.facts.verdict_facts import candidate_facts
+from actors.evaluator.facts.verdict_facts import candidate_facts, fault_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import tensor_leaves
@@ -45,7 +50,6 @@ from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.sides import CandidateProcess
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
-from protocol.facts import VerdictFacts
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict
 
 EXIT_S = 5.0
@@ -148,11 +152,15 @@ class Evaluation:
         context.candidate_running()
         context.set_activity("checking")
         began = time.monotonic()
-        with freezer_for_new_children(self.fixture.zygote) as self._freezer:
-            self._runner = self.fixture.zygote.spawn(
-                "runner", self._build.confinement, FromRunner, trusted=False
-            )
-        fault = self._start(self._runner) or self._run_check(self._runner)
+        stages = self.fixture.zygote.stages
+        with stages.stage("start"):
+            with freezer_for_new_children(self.fixture.zygote) as self._freezer:
+                self._runner = self.fixture.zygote.spawn(
+                    "runner", self._build.confinement, FromRunner, trusted=False
+                )
+            fault = self._start(self._runner)
+        with stages.stage("check"):
+            fault = fault or self._run_check(self._runner)
         self._spent_s["check"] += time.monotonic() - began
         if fault is not None:
             return fault
@@ -163,7 +171,8 @@ class Evaluation:
         )
         context.set_activity("timing")
         began = time.monotonic()
-        fault = self._time(self._runner, context)
+        with stages.stage("timing"):
+            fault = self._time(self._runner, context)
         self._spent_s["time"] += time.monotonic() - began
         return fault
 
@@ -177,10 +186,11 @@ class Evaluation:
         fault = self._run_benchmark(runner)
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
-        is_answering = fault is not None or self._profile(runner)
-        fault = fault or (self._end(runner) if is_answering else None)
-        if fault is None:
-            self._compare_with_reference_alone()
+        with self.fixture.zygote.stages.stage("end"):
+            is_answering = fault is not None or self._profile(runner)
+            fault = fault or (self._end(runner) if is_answering else None)
+            if fault is None:
+                self._compare_with_reference_alone()
         return fault
 
     # --- stages ------------------------------------------------------------------------------
@@ -223,7 +233,9 @@ class Evaluation:
         if answer[0].misshapen:
             return wrong_result(f"parameter {answer[0].misshapen[0]}", "check")
         self._missing_parameters = answer[0].missing
-        self.fixture.referee.restore_parameters(self._missing_parameters)
+        self.fixture.referee.restore_parameters(
+            self._missing_parameters, has_changed=bool(self.fixture.facts.updated.items)
+        )
         return None
 
     def _ask(
@@ -338,7 +350,7 @@ class Evaluation:
                 stage=fault.stage,
                 max_error=fault.max_error if fault.outcome is Outcome.WRONG else None,
                 log=logs.clean_log(fault.log, folders),
-                facts=VerdictFacts(difference=fault.difference) if fault.difference else None,
+                facts=fault_facts(fault, self._check.errors if self._check else ()),
                 seconds=seconds,
                 sandbox_level=sandbox.LEVEL,
             )
@@ -357,7 +369,10 @@ class Evaluation:
             groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
             facts=candidate_facts(
-                self.kernel_profile, self._device_info.device, timed.median_us if timed else None
+                self.kernel_profile,
+                self._device_info.device,
+                timed.median_us if timed else None,
+                self._check.errors if self._check else (),
             ),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
@@ -383,14 +398,3 @@ class Evaluation:
             self._check.error_share if self._check else None,
             self.fixture.facts.notes,
         )
-
-
-def log_build(built: BuildResult, context: EvaluationContext) -> None:
-    """Log how a candidate was built, and how long it waited for that."""
-    context.log_step(
-        "built" if built.fault is None else "not built",
-        how=built.how,
-        seconds=round(built.seconds, 3),
-        waited_for_a_build_slot_s=round(built.waited_s, 1) if built.waited_s > 1.0 else None,
-        reason=built.fault.reason[:200] if built.fault else None,
-    )

@@ -170,7 +170,9 @@ def profile_context(
 def with_profile(verdict: Verdict, found: Profile) -> Verdict:
     """Return the verdict with a profile's sentences and its table."""
     facts = verdict.facts or VerdictFacts()
-    told = msgspec.structs.replace(facts, profile_sentences=found.sentences)
+    told = msgspec.structs.replace(
+        facts, profile_sentences=found.sentences, unit_shares=found.unit_shares
+    )
     took = f"({found.seconds:.1f} s)\n" if found.seconds else ""
     table = {METRIC_TABLE: f"{took}{found.table}"} if found.table else {}
     return msgspec.structs.replace(

@@ -103,6 +103,10 @@ class Judge:
         """The device of all results; raises `JudgeUnavailableError` where there is none."""
         return self.session.device_info.device
 
+    def take_stage_seconds(self) -> dict[str, float]:
+        """Return where the seconds since the last call went."""
+        return self.session.zygote.stages.take()
+
     # --- work --------------------------------------------------------------------------------
 
     def measure(

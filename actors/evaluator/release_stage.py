@@ -20,10 +20,8 @@ from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSour
 from actors.evaluator.ipc.runner_orders import CheckRelease, FromRunner, ReleaseChecked
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
-from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.release.composition import UnreleasableError, drop_in_source
 from actors.work_context import EvaluationContext
-from protocol.cases import TaskCase
 from protocol.release import LIMITS, Judged, Release
 
 CHECKS = (
@@ -98,13 +96,7 @@ class ReleaseStage:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
         modules = self._fixture.task.modules
         order = ImportSource(source=source, class_name="ModelNew", modules=modules)
-        process = _CheckProcess(
-            self._fixture.zygote,
-            self._builds,
-            self._limits.build_s,
-            order,
-            self._fixture.task.case,
-        )
+        process = _CheckProcess(self._fixture, self._builds, order)
         until = time.monotonic() + ALL_CHECKS_S
         limit_s = CHECK_S + self._limits.check_s
         for name in names:
@@ -130,20 +122,18 @@ class _CheckProcess:
 
     def __init__(
         self,
-        zygote: ZygoteClient,
+        fixture: ReferenceFixture,
         builds: FreshBuilds,
-        build_s: float,
         order: ImportSource,
-        case: TaskCase | None,
     ) -> None:
-        """`order` imports the drop-in file; `case`: the layout that the checks are made in."""
-        self._case = case
-        self._zygote = zygote
-        self._build_s = build_s
+        """`order` imports the drop-in file; the checks are made in the fixture's case."""
+        self._fixture = fixture
+        self._zygote = fixture.zygote
+        self._build_s = fixture.limits.build_s
         self._order = order
         self._builds = builds
         stage = builds.stage("release", order.source)
-        stage.run(build_s)
+        stage.run(self._build_s)
         self._confinement = stage.confinement
         self._child: ChildClient[FromRunner] | None = None
 
@@ -158,7 +148,12 @@ class _CheckProcess:
         if isinstance(child, ReleaseChecked):
             return child
         self._child = child
-        answer = child.ask(CheckRelease(name=name, case=self._case), limit_s)
+        check = CheckRelease(
+            name=name,
+            case=self._fixture.task.case,
+            fills_on_card=self._fixture.facts.fills_on_card,
+        )
+        answer = child.ask(check, limit_s)
         if isinstance(answer, ChildFailure):
             self._child = None
             return _failure(answer.readable(), self._confinement)

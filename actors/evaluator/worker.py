@@ -12,6 +12,7 @@ from statistics import median
 import msgspec
 
 from actors.evaluator.evaluation import Inspected
+from actors.evaluator.facts.verdict_facts import worst_errors
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.ordered_judging import judge_best_variant, require_verdict
 from actors.evaluator.release_stage import essential_failure
@@ -306,7 +307,12 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
         groups=_groups(verdicts),
-        facts=first.facts and msgspec.structs.replace(first.facts, median_us=median_us),
+        facts=first.facts
+        and msgspec.structs.replace(
+            first.facts,
+            median_us=median_us,
+            errors=worst_errors(verdict.facts.errors for verdict in verdicts if verdict.facts),
+        ),
     )
 
 

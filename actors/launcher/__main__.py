@@ -117,14 +117,18 @@ def make_backend(
     return ParslBackend(kind, options, job_command(options, ticket, folder), folder, known)
 
 
-def main() -> int:
-    """Serve until SIGTERM; exit status 2 and one line when the file can't be used."""
+def _parser() -> OneLineParser:
     parser = OneLineParser(prog="python -m actors.launcher", description=__doc__)
     parser.add_argument("--launch", required=True, metavar="KIND:FILE")
     parser.add_argument("--ticket", type=Path, default=Path("ticket.json"))
     parser.add_argument("--run-dir", type=Path, default=Path())
     parser.add_argument("--check", action="store_true", help="say how many evaluators, and leave")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Serve until SIGTERM; exit status 2 and one line when the file can't be used."""
+    arguments = _parser().parse_args()
     run_dir = arguments.run_dir.resolve()
     try:
         kind, path = options_file.split_launch(arguments.launch)
@@ -137,16 +141,21 @@ def main() -> int:
         return ExitStatus.USAGE
     if arguments.check:
         sys.stdout.write(f"{options.jobs * (options.evaluators or 1)}\n")
-        return 0
+        return ExitStatus.DONE
     name_process("launcher")
-    os.environ.pop(
-        "STARK_RUN", None
-    )  # it marks this machine's processes, and a job's are not among them
+    # The mark is for this machine's processes, and a job's processes are elsewhere.
+    os.environ.pop("STARK_RUN", None)
     (run_dir / "launch").mkdir(exist_ok=True)
     log = open_log(run_dir, "launcher")
     launcher = JobLauncher(
         kind=kind, options=options, backend=backend, known=known, run_dir=run_dir, log=log
     )
+    serve(launcher)
+    return ExitStatus.DONE
+
+
+def serve(launcher: JobLauncher) -> None:
+    """Run the launcher until SIGTERM or the supervisor's end; its jobs are cancelled then."""
     on_terminate(launcher.stop)
     finished = threading.Event()
 
@@ -159,7 +168,6 @@ def main() -> int:
         launcher.run()
     finally:
         finished.set()
-    return 0
 
 
 if __name__ == "__main__":

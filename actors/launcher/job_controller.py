@@ -16,7 +16,7 @@ QUICK_END_S = 60.0  # a job that ends sooner did no work
 FIRST_WAIT_S = 5.0
 MAX_WAIT_S = 300.0
 JITTER = 0.25
-MAX_QUICK_ENDS = 6  # after so many quick ends in a row no job is submitted
+MAX_QUICK_ENDS = 6  # quick ends in a row, after which no job is submitted
 PENDING_S = 600.0  # after this wait the summary names the oldest pending job
 
 

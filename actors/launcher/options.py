@@ -1,6 +1,6 @@
 """The options in the file of `--launch KIND:FILE`, read and checked without parsl.
 
-jobs = 8                 # so many at most at a time
+jobs = 8                 # the largest number at a time
 evaluators = 1           # of each job; left out: one for each card of its node
 setup = "module load cuda"
 [provider]               # passed to parsl's provider unchanged
@@ -38,7 +38,7 @@ class BackendKind(StrEnum):
 class LaunchOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options in a file."""
 
-    jobs: int = 1  # so many at most at a time; ssh: one a host by default
+    jobs: int = 1  # the largest number at a time; ssh: one a host by default
     evaluators: int | None = None
     python: str = sys.executable  # as the node sees it
     project: str = str(ROOT)  # the folder of supervisor.py, as the node sees it

@@ -24,7 +24,7 @@ from actors.supervisor.processes.process_tree import ChildExit, ProcessTree
 from protocol.values import Role, Value
 
 CONNECT_TRY_S = 4.0  # at one of several addresses, before the next one
-SILENCE_IN_LEASES = 2.0  # silence of a run that has answered means nothing for so many leases
+SILENCE_IN_LEASES = 2.0  # silence that means nothing, of a run that has answered
 MAX_COUNTED_GAP_S = 1.0  # between two checks of the silence; more was a stop of this process
 
 

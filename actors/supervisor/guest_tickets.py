@@ -41,7 +41,7 @@ def create_keys(run_dir: Path, settings: Settings, wall: float) -> Ticket:
 
 
 def check_keys(run_dir: Path) -> None:
-    """Raise ValueError when the keys in the run folder can't be used; no keys are no error."""
+    """Raise ValueError for keys that can't be used; a run folder without keys is fine."""
     ring_file.read(run_dir)
 
 

@@ -252,7 +252,10 @@ def _make_folders(path: Path, created: list[Path]) -> None:
     whole = path.absolute()  # the supervisor moves into the run directory later
     missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir()
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another run has just made a folder that is above both
+            continue
         created.append(folder)
     if not path.is_dir():
         raise UsageError(f"--run-dir {path} is a file: choose another")

@@ -1,6 +1,6 @@
 """Which requests are answered: checked before any route, for every request.
 
-Loopback is no boundary: any web page that the user visits can send requests to it, also under a
+Loopback is not a boundary: any web page that the user visits can send requests to it, also under a
 name of its own that it lets point there (DNS rebinding), and any user of the machine can connect.
 So a request must name this server in `Host`, must come from this server's own page, and must carry
 the token, which only the printed address has.  What it does not protect against: a process of the

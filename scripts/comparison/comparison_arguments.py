@@ -15,11 +15,17 @@ from typing import Literal, get_args
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.supervisor.cli import gpu_discovery
-from actors.supervisor.cli.flags import OPTIONS, Arguments
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS
 from protocol.settings import MAX_SEED
 from scripts.tables.result_rows import short_model
 from scripts.tables.run_description import OF_ONE_MACHINE
-from scripts.tables.table_arguments import BY_NAME, setting_text
+from scripts.tables.table_arguments import (
+    BY_NAME,
+    FIRST_LOOKS,
+    FIRST_LOOKS_HELP,
+    setting_text,
+)
 
 COMMAND = typed_command("compare")
 MAX_RUNS = 200  # of one comparison
@@ -59,6 +65,7 @@ class RunChoice:
     seed: int
     texts: dict[str, str]  # all settings, as typed; a phase's numbers of processes
     phase: Phase = ""
+    first_looks: bool = False
 
     @property
     def folder(self) -> str:
@@ -72,14 +79,18 @@ class RunChoice:
 
     def supervisor_arguments(self) -> Arguments:
         """Return the supervisor's arguments."""
-        settings = {name: BY_NAME[name].read(text) for name, text in self.texts.items()}
-        return Arguments(settings={**settings, **({"until_idle": True} if self.phase else {})})
+        settings: dict[str, object] = {
+            name: BY_NAME[name].read(text) for name, text in self.texts.items()
+        }
+        settings |= {"until_idle": True} if self.phase else {}
+        return Arguments(settings=settings | ({"first_looks": True} if self.first_looks else {}))
 
     def argv(self, only: Sequence[str] | None = None) -> list[str]:
         """Return the supervisor's flags; `only`: of these settings."""
         named = (one for one in self.texts.items() if only is None or one[0] in only)
         flags = [word for setting, text in named for word in (BY_NAME[setting].flag, text)]
-        return [*flags, "--until-idle"] if self.phase else flags
+        flags += ["--until-idle"] if self.phase else []
+        return [*flags, FIRST_LOOKS] if self.first_looks else flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +103,7 @@ class ComparisonArguments:
     results: Path
     texts: dict[str, str] = field(default_factory=dict)  # settings that do not vary, as typed
     phase: Phase = ""  # the processes that run now; "": all
+    first_looks: bool = False  # these starts confirm nothing
     references: Path | None = None  # a run that has measured the tasks
     vary: tuple[str, ...] = ()  # as typed
     answered_by: str = ""  # what no run stores, for the page
@@ -116,6 +128,7 @@ class ComparisonArguments:
                 seed=seed,
                 texts={**self.texts, **dict(variation.texts), SEED: str(seed)},
                 phase=self.phase,
+                first_looks=self.first_looks,
             )
             for seed in self.seeds
             for variation in self.variations
@@ -147,6 +160,7 @@ def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
         results=parsed["results"],
         texts={**texts, **_phase_texts(parsed["phase"], texts)},
         phase=parsed["phase"],
+        first_looks=parsed["first_looks"],
         references=parsed["references"],
         vary=tuple(parsed["vary"]),
         answered_by=parsed["answered_by"],
@@ -233,6 +247,7 @@ def _parser() -> OneLineParser:
         "--phase", choices=PHASES, default="",
         help="only these processes, until they have nothing left to do; table: run nothing",
     )  # fmt: skip
+    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
     for flag, text in PAGE_TEXTS.items():
         parser.add_argument(flag, default="", metavar="TEXT", help=text)
     parser.add_argument(

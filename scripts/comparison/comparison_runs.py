@@ -24,6 +24,7 @@ from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import RunRows, rows_of_run
 from scripts.tables.strategy_runs import (
     check_empty,
+    check_same_tasks,
     forwarding_signals,
     has_nothing_left,
     stored_settings,
@@ -53,7 +54,7 @@ def check_runs(arguments: ComparisonArguments) -> None:
             )
             earlier_references(arguments.references, new, files)
         else:
-            _check_same_tasks(place, old.tasks, tasks)
+            check_same_tasks(place, old.tasks, tasks)
             try:
                 new = run_settings.resumed_run_settings(old, run.supervisor_arguments())
             except UsageError as error:
@@ -140,15 +141,3 @@ def rows_of(arguments: ComparisonArguments, run: RunChoice) -> RunRows | None:
 def has_begun(arguments: ComparisonArguments, run: RunChoice) -> bool:
     """Whether there is such a run."""
     return (arguments.results / run.folder / RUN_FOLDER / FILE_NAME).is_file()
-
-
-def _check_same_tasks(place: Path, names: tuple[str, ...], tasks: dict[str, str]) -> None:
-    """Raise UsageError unless the run in `place` has exactly these tasks."""
-    if set(names) != set(tasks):
-        raise UsageError(f"{place} holds a run of other tasks: choose another --results")
-    for name, source in tasks.items():
-        copy = place / RUN_FOLDER / "tasks" / f"{name}.py"
-        if not copy.is_file() or copy.read_text(encoding="utf-8") != source:
-            raise UsageError(
-                f"the task {name} was another text in {place}: choose another --results"
-            )

@@ -19,11 +19,11 @@ def main() -> int:
 
     real = child_specs._module
 
-    def module(room: str, *arguments: str) -> tuple[str, ...]:
-        argv = real(room, *arguments)
+    def module(package: str, *arguments: str) -> tuple[str, ...]:
+        argv = real(package, *arguments)
         cheap = "scripts.faults.cheap_evaluator"
         return tuple(cheap if word == "actors.evaluator" else word for word in argv) + (
-            ("--work-s", "0.15") if room == "evaluator" else ()
+            ("--work-s", "0.15") if package == "evaluator" else ()
         )
 
     child_specs._module = module

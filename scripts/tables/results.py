@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from actors.cli import UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
 from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState
@@ -26,6 +25,7 @@ from protocol.atomic_file import write_atomically
 from protocol.read_only import RUN_DB
 from protocol.values import Value
 from scripts.tables import result_rows, run_description
+from scripts.tables.published_winners import winner_text
 from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import ProblemRow
 from scripts.tables.results_text import PageRemarks, RunPage, TaskPage, results_text
@@ -120,7 +120,7 @@ def _read_run(run_dir: Path, taken: set[str]) -> tuple[RunPage, list[WinnerFile]
             state = states.get(row.task)
             if state is None:
                 continue
-            text = _winner_text(reader, state, models, hardware)
+            text = winner_text(state, _winner_source(reader, state), models, hardware)
             name = f"{row.task}.py"
             if name in taken:  # another run has the same problem
                 name = f"{row.task}.{_run_name(run_dir)}.py"
@@ -163,22 +163,9 @@ def _bytes_us(state: TaskState) -> float | None:
     return None if floor is None else floor.parts.get("bytes")
 
 
-def _winner_text(reader: RunReader, state: TaskState, model: str, hardware: str) -> str:
-    """Return the best candidate as it was written, under a comment that says what it gave.
-
-    It is the candidate itself and not best.py, which also contains the task's own module.
-    """
-    best = state.best
-    if best is None:
-        return ""
-    lines = [
-        f"{state.name}: the candidate of attempt {best.number}, as its model wrote it ({model}).",
-        f"{formatting.duration(state.shown_us(best))} a call; eager PyTorch: "
-        f"{formatting.duration(state.eager_us(best))}, {formatting.speedup(best.verdict)} "
-        f"({formatting.measurement_label(best)}), on {hardware}.",
-    ]
-    header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
-    return f"{header}\n{reader.source_of(state.name, best.number)}"
+def _winner_source(reader: RunReader, state: TaskState) -> str:
+    """Return the best candidate as it was written; best.py also has the task's own module."""
+    return reader.source_of(state.name, state.best.number) if state.best else ""
 
 
 def _run_name(run_dir: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.commands import typed_command
-from actors.supervisor.cli.flags import OPTIONS
+from actors.supervisor.cli.setting_options import OPTIONS
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState
@@ -29,6 +29,8 @@ OF_ONE_MACHINE = (
     *("base_url", "prices", "at_once", "listen", "launch", "max_minutes", "max_cost"),
     *("planners", "coders", "debuggers", "evaluators", "tasks_at_once", "min_sandbox", "tasks"),
 )
+# A new run has other defaults than an old file, or chooses by what the machine has.
+ALWAYS_NAMED = ("prompts", "precheck", "model", "device", "rules.baselines")
 TF32 = "TF32 in the reference: "
 TOLERANCE = (
     "error of each element against a float64 run ≤ max(8 × eager's own, 1e-4 for float32 or 1e-2"
@@ -91,10 +93,17 @@ def description_lines(
     models = _distinct(name for one in runs for name in one.models) or [short_model(first.model)]
     server = " through a server of the user's (--base-url)" if first.base_url else ""
     answered = f": {answered_by}" if answered_by else ""
+    device, *others = judging_lines(runs, command, commit)
+    line = f"- Answered by: model {', '.join(models)}{server}{answered}{_prices(runs)}"
+    return [device, line, *others]
+
+
+def judging_lines(runs: Sequence[RunDescription], command: str, commit: str = "") -> list[str]:
+    """Return the lines about the judge: device, day, rules, baselines, and the command again."""
+    first = runs[0].settings
     devices = _distinct(device for one in runs for device in one.devices)
     lines = [
         f"Device: {'; or '.join(devices)}; backend {_named(runs, 'backend')}",
-        f"Answered by: model {', '.join(models)}{server}{answered}{_prices(runs)}",
         f"Judged: {_dates(runs)}, by commit {commit or 'unknown: a run stores none (--commit)'}",
         f"Correct: {TOLERANCE}; precision {_named(runs, 'rules.precision')}{_tf32(runs)}",
         f"torch.compile: {_compiled(runs)}",
@@ -111,8 +120,7 @@ def repeat_command(settings: Settings) -> str:
         if option.setting in OF_ONE_MACHINE:
             continue
         value = _value(settings, option.setting)
-        # A new run has other defaults than an old file: these are always named.
-        if value != _value(default, option.setting) or option.setting in ("prompts", "precheck"):
+        if value != _value(default, option.setting) or option.setting in ALWAYS_NAMED:
             text = short_model(value) if isinstance(value, str) else f"{value:g}"
             words += [option.flag, text]
     if settings.rules.require_custom_kernel:

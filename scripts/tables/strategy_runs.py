@@ -109,6 +109,18 @@ def _check_same(place: Path, old: Settings, problems: Sequence[KernelBenchProble
             )
 
 
+def check_same_tasks(place: Path, names: Sequence[str], tasks: Mapping[str, str]) -> None:
+    """Raise UsageError unless the run in `place` has exactly these tasks."""
+    if set(names) != set(tasks):
+        raise UsageError(f"{place} holds a run of other tasks: choose another --results")
+    for name, source in tasks.items():
+        copy = place / RUN_FOLDER / "tasks" / f"{name}.py"
+        if not copy.is_file() or copy.read_text(encoding="utf-8") != source:
+            raise UsageError(
+                f"the task {name} was another text in {place}: choose another --results"
+            )
+
+
 def _difference(stored: set[str], requested: set[str]) -> str:
     parts = []
     for label, tasks in (("not there", requested - stored), ("not asked for", stored - requested)):

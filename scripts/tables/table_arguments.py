@@ -13,10 +13,13 @@ from pathlib import Path
 
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
-from actors.supervisor.cli.flags import OPTIONS, Arguments, SettingOption
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS, SettingOption
 from protocol.settings import STRATEGIES, TREE_SEARCH_STRATEGIES
 
 COMMAND = typed_command("kernelbench")
+FIRST_LOOKS = "--first-looks"
+FIRST_LOOKS_HELP = "end without confirmations and baselines: a later start makes them"
 BY_NAME = {option.setting: option for option in OPTIONS}
 
 
@@ -32,6 +35,7 @@ class TableArguments:
     folders: tuple[Path, ...] = ()  # to be compared as they are
     texts: dict[str, str] = field(default_factory=dict)  # the supervisor's settings, as typed
     require_custom_kernel: bool = False
+    first_looks: bool = False  # this start confirms nothing
 
     def supervisor_arguments(self, strategy: str) -> Arguments:
         """Return the supervisor's arguments for one strategy."""
@@ -40,6 +44,8 @@ class TableArguments:
         }
         if self.require_custom_kernel:
             given["rules.require_custom_kernel"] = True
+        if self.first_looks:
+            given["first_looks"] = True
         return Arguments(settings=given)
 
     def arguments(self, strategy: str, only: Sequence[str] | None = None) -> list[str]:
@@ -50,7 +56,7 @@ class TableArguments:
                 argv += [BY_NAME[setting].flag, text]
         if self.require_custom_kernel and only is None:
             argv.append("--require-custom-kernel")
-        return argv
+        return [*argv, FIRST_LOOKS] if self.first_looks else argv
 
     def _texts(self, strategy: str) -> dict[str, str]:
         texts = {**self.texts, "strategy": strategy}
@@ -96,6 +102,7 @@ def parse_arguments(argv: Sequence[str]) -> TableArguments:
         folders=folders,
         texts=texts,
         require_custom_kernel=parsed["require_custom_kernel"],
+        first_looks=parsed["first_looks"],
     )
 
 
@@ -183,4 +190,5 @@ def _parser() -> OneLineParser:
         action="store_true",
         help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
     )
+    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
     return parser

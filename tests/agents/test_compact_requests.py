@@ -23,7 +23,7 @@ from actors.agents.planner import read_plan
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import parse_reply
-from actors.agents.requests.ledger import STANCES, fitting_stances, one_line
+from actors.agents.requests.ledger import ALL_IDEAS, STANCES, fitting_stances, one_line
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
@@ -35,6 +35,7 @@ from protocol.facts import (
     ReferenceFacts,
     TaskCost,
     TaskFloor,
+    UnitShare,
     VerdictFacts,
 )
 from protocol.layouts import Leaf, Nest
@@ -122,20 +123,18 @@ def test_the_module_is_shown_once() -> None:
 
 
 def test_the_prefix_is_the_same_for_a_whole_task() -> None:
-    """Another role, attempt, node, window or ledger changes no byte before the node."""
-    requests = [
-        compact(work)
-        for work in (
-            make_plan(),
-            make_plan(attempt=9, node=FAST, window=(WRONG,), ledger=LEDGER, best=NEAR),
-            write(PLAN),
-            repair(PLAN),
-            solve(),
-        )
-    ]
+    """Another role, attempt, node, window or ledger changes no byte before the node.
 
-    assert 1 == len({(request.system, request.stable_text) for request in requests})
-    assert all("{{" not in request.render() for request in requests)
+    A strategy without a planner shows no planner's answer.
+    """
+    later = {"attempt": 9, "node": FAST, "window": (WRONG,), "ledger": LEDGER, "best": NEAR}
+    team = [compact(work) for work in (make_plan(), make_plan(**later), write(PLAN), repair(PLAN))]
+    alone = [compact(work) for work in (solve(), solve(**later))]
+    for requests in (team, alone):
+        assert 1 == len({(request.system, request.stable_text) for request in requests})
+        assert all("{{" not in request.render() for request in requests)
+    assert ["## Anchors" in one[0].stable_text for one in (team, alone)] == [True, False]
+    assert not any("span" in request.stable_text for request in alone)
 
 
 def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
@@ -243,17 +242,39 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
 
 
 def test_an_idea_is_told_once_and_never_cut_within_a_word() -> None:
-    """The ledger has it whole up to two hundred characters, unless the request has it above."""
+    """The ledger has it whole where there is room, unless the request has it above."""
     idea = (
-        "One launch with a ring of bulk copies feeds rows into shared memory, " + "and so on " * 9
+        "One launch with a ring of bulk copies feeds rows into shared memory, " + "and so on " * 12
     )
     shown = LedgerEntry(number=4, parent=1, idea=FAST.advice, outcome=Outcome.CORRECT, score_us=12)
     other = LedgerEntry(number=5, parent=1, idea=idea.strip(), outcome=Outcome.CORRECT, score_us=9)
-    longer = replace(other, number=6, idea=idea + "unbroken" * 20)
+    longer = replace(other, number=6, idea=idea + "unbroken" * 40)
     text = compact(make_plan(node=FAST, ledger=(shown, other, longer))).varying_text
     assert "4 (1) | correct | (above) | " in text
     assert f"5 (1) | correct | {idea.strip()} | " in text
     assert f"6 (1) | correct | {idea.strip()}… | " in text
+
+
+def test_ideas_under_way_are_shown_whole_while_there_is_room() -> None:
+    """Two plans of one moment are alike where one does not see all of the other."""
+    idea = " ".join(f"Sentence {n} of an idea that is under way." for n in range(12))
+    entry = LedgerEntry(number=7, parent=1, idea=idea, stage="write")
+    assert idea in compact(make_plan(node=FAST, ledger=(entry,))).varying_text
+    many = [replace(entry, number=n) for n in range(7, 47)]
+    text = compact(make_plan(node=FAST, ledger=(*many,))).varying_text
+    ledger = text.partition("# All attempts so far")[2].partition("# Your part")[0]
+    assert len(ledger) < 2 * ALL_IDEAS + 40 * 60
+    assert "\n46 (1) | under way, is being written | Sentence 0 of an idea" in ledger
+
+
+def test_the_ledger_tells_how_busy_the_units_of_profiled_attempts_were() -> None:
+    """What bounds an attempt that the request does not show; nothing where none was profiled."""
+    units = (UnitShare(unit="DRAM", share=0.981), UnitShare(unit="tensor cores", share=0.43))
+    profiled = replace(LEDGER[0], units=units)
+    text = compact(make_plan(node=FAST, ledger=(profiled, *LEDGER[1:]))).varying_text
+    assert "1 (0) | correct | Fuse. | 20.0 µs, 2 × parent, DRAM 98%, tensor cores 43%\n" in text
+    assert "how busy DRAM" in text
+    assert "how busy DRAM" not in compact(make_plan(node=FAST, ledger=LEDGER)).varying_text
 
 
 def test_a_result_says_how_much_of_the_tolerance_is_left() -> None:

@@ -145,6 +145,9 @@ def test_a_macro_in_an_unroll_pragma_is_asked_about(before: str, is_macro: bool)
     assert candidate_problem(code.replace("unroll DEPTH", "unroll 4")) == ""
     if not before:  # a constant of the kernel's own
         assert candidate_problem(code.replace(flag, "")) == ""
+    # The flags may be made in a loop over the declared names.
+    looped = code.replace(flag, 'TUNE: dict = {\n    "DEPTH": [2, 4],\n}\n')
+    assert is_macro == ("`#pragma unroll DEPTH` names a macro" in candidate_problem(looped))
 
 
 def test_no_code_at_all_is_a_problem() -> None:

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from actors.agents.models.replay_key import without_measurements
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.styles import make_request
-from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.facts import ReferenceFacts, TaskFloor, UnitShare, VerdictFacts
 from protocol.messages import MakePlan
 from protocol.settings import KNOWLEDGE, Knowledge
-from protocol.values import Device, Outcome, Verdict
+from protocol.values import Device, LedgerEntry, Outcome, Verdict
 
+UNITS = (UnitShare(unit="DRAM", share=0.91),)
 RULE = "Tolerance: 1e-4 of the scale."
 FACTS = ReferenceFacts(floor=TaskFloor(memory_us=9.0), rule_lines=(RULE,))
 VERDICT_FACTS = VerdictFacts(
@@ -22,6 +23,7 @@ VERDICT_FACTS = VerdictFacts(
     median_us=410.0,
     launches=77,
     profile_sentences=("DRAM was 91 % busy.",),
+    unit_shares=UNITS,
     fault_location="kernel f, line 7",
 )
 VECTOR = Device(kind="cpu", facts={"vector": "512 bits, avx512f"})
@@ -40,6 +42,9 @@ def plan_work() -> MakePlan:
         work,
         reference=replace(work.reference, facts=FACTS, device=VECTOR),
         node=replace(work.node, node=3, parent=0, verdict=verdict, score_us=410.0),
+        ledger=(
+            LedgerEntry(number=2, parent=0, outcome=Outcome.CORRECT, score_us=500.0, units=UNITS),
+        ),
     )
 
 
@@ -50,6 +55,7 @@ def test_a_request_shows_the_chosen_knowledge(kind: Knowledge) -> None:
     shown = {name for name, mark in PARTS.items() if mark in text}
 
     assert (set(PARTS) if kind == "all" else {kind} & set(PARTS)) == shown
+    assert ("DRAM 91%" in text) == (kind in ("profile", "all"))
     assert RULE in text
 
 

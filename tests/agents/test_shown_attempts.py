@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from actors.agents.cards.selection import choose_cards
 from actors.agents.models.replay_key import without_measurements
-from actors.agents.requests.attempts import MAX_CHANGES, MAX_FASTEST_CODE
+from actors.agents.requests.attempts import (
+    ALL_CODE,
+    CHANGES_SHARE,
+    LEAST_OTHER_CODE,
+    MOST_OTHER_CODE,
+)
 from actors.agents.requests.facts import LABEL_WORDS
 from actors.agents.requests.ledger import sentences
 from actors.agents.requests.numbered_source import docstring_lines, numbered
@@ -19,7 +24,16 @@ from actors.agents.requests.styles import make_request
 from actors.evaluator.labels import labels
 from protocol.facts import DeviceRates, KernelFacts, ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
-from protocol.values import AttemptView, Device, Outcome, Plan, Reference, Task, Verdict
+from protocol.values import (
+    AttemptView,
+    Device,
+    LedgerEntry,
+    Outcome,
+    Plan,
+    Reference,
+    Task,
+    Verdict,
+)
 
 PROFILE = tuple(f"Sentence {n}." for n in range(1, 13))
 NODE = AttemptView(
@@ -83,7 +97,7 @@ def test_changes_have_a_bound_together() -> None:
     """However many near copies there are, a request grows by some kilobytes at most."""
     lines = [f"x_{n} = {n}\n" for n in range(400)]
     node = replace(NODE, source="".join(lines))
-    more = ["y\n"] * 60
+    more = ["y\n"] * 30
     near = [
         replace(node, node=10 + k, source="".join([*lines[: k * 80], *more, *lines[k * 80 :]]))
         for k in range(5)
@@ -92,7 +106,7 @@ def test_changes_have_a_bound_together() -> None:
     text = compact(make_plan(node=node, window=(*near * 4, far))).varying_text
     shown = "".join(part.partition("\n```")[0] for part in text.split("```diff\n")[1:])
 
-    assert 0 < len(shown) <= MAX_CHANGES
+    assert 0 < len(shown) <= CHANGES_SHARE * MOST_OTHER_CODE
     assert "z_399" not in text
 
 
@@ -109,10 +123,33 @@ def test_the_fastest_is_shown_with_its_code_and_its_profile_once() -> None:
     assert "The fastest so far" not in own
 
 
+def test_the_fastest_of_the_window_has_its_figures_once() -> None:
+    """Its idea and its change stand in the window, its result where it is the fastest."""
+    best = replace(NEAR, score_us=9.0, verdict=FASTEST.verdict)
+    text = compact(make_plan(node=NODE, window=(best, OTHER))).varying_text
+    assert text.count("Correct: 9.0 µs a call") == 1
+    assert "Correct: its figures are below, as those of the fastest so far." in text
+    assert text.count("Its change of the node is above.") == 1
+    assert text.count("Correct: 25.0 µs a call") == 1
+
+
+def test_the_longer_the_nodes_source_the_less_other_code_is_shown() -> None:
+    """All code of a request stays near one size; a change of the node is shorter than a file."""
+    source = "".join(f"line_{n} = {n}\n" for n in range(250))
+    best = replace(FASTEST, source=source)
+    shown = compact(make_plan(node=NODE, best=best)).varying_text
+    assert source in shown
+    long = replace(NODE, source="# long\n" * (ALL_CODE // 7))
+    assert len(source) > (1 - CHANGES_SHARE) * LEAST_OTHER_CODE
+    assert source not in compact(make_plan(node=long, best=best)).varying_text
+    near = replace(best, source=long.source + "last = 1\n")
+    assert "+last = 1" in compact(make_plan(node=long, best=near)).varying_text
+
+
 def test_of_a_long_fastest_source_its_longest_kernel_is_shown() -> None:
     """A file of many kilobytes is mostly launchers and rare kernels."""
     kernel = "__global__ void squares(float* x) {\n  x[0] = 1;\n}\n"
-    source = f'import torch\nC = r"""\n{kernel}{"// more" * MAX_FASTEST_CODE}\n"""\n'
+    source = f'import torch\nC = r"""\n{kernel}{"// more" * MOST_OTHER_CODE}\n"""\n'
     slow = KernelFacts(name="void squares(float*)", launches=1, us=9.0, share=0.81)
     verdict = replace(FASTEST.verdict, facts=VerdictFacts(kernels=(slow,)))
     best = replace(FASTEST, source=source, verdict=verdict)
@@ -133,6 +170,27 @@ def test_a_repair_is_made_without_the_code_of_another_design() -> None:
     assert "The fastest so far" not in compact(work).varying_text
     assert "Where we stand: node" in compact(work).varying_text
     assert "Its idea: " not in compact(replace(work, window=())).varying_text
+
+
+def test_a_failure_is_told_once() -> None:
+    """A compiler's first error stands in its log; of another attempt it is all that is told."""
+    error = 'cuda.cu(41): error: identifier "slots" is undefined'
+    log = f"{error}\n  use(slots);\n\n1 error detected."
+    verdict = Verdict(
+        verdict=Outcome.COMPILE_FAILED, reason=f"the compiler says: {error}", stage="build", log=log
+    )
+    broken = replace(NODE, verdict=verdict, score_us=None)
+    ledger = (LedgerEntry(number=4, parent=0, outcome=Outcome.COMPILE_FAILED, reason=error),)
+    text = compact(repair(PLAN, node=broken, ledger=ledger)).varying_text
+    assert text.count(error) == 1
+    assert f"Compile failed\n\n```text\n{error}\n  use(slots);" in text
+    assert "All attempts so far" not in text
+    other = compact(make_plan(node=NODE, window=(replace(broken, node=5),))).varying_text
+    assert f"Compile failed: the compiler says: {error}\n" in other
+    assert "use(slots)" not in other
+    crashed = replace(verdict, verdict=Outcome.CRASHED, reason="a signal", log="no words")
+    text = compact(repair(PLAN, node=replace(broken, verdict=crashed))).varying_text
+    assert "Crashed: a signal\n\n```text\nno words" in text
 
 
 def test_a_replay_does_not_ask_which_attempt_was_the_fastest() -> None:

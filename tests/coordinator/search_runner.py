@@ -11,7 +11,7 @@ from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import Instruction, OfferWork, SaveAttempt, Search
 from actors.coordinator.search.search_events import AttemptEnded, ReferenceReady, StageEnded
-from actors.coordinator.search.steering import BudgetChanged, SteeringEvent
+from actors.coordinator.search.steering_events import BudgetChanged, SteeringEvent
 from actors.coordinator.search.strategy import make_strategy
 from actors.coordinator.storage.decisions import Decision
 from protocol.settings import SearchSettings

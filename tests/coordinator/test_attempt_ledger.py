@@ -18,11 +18,13 @@ from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
+from protocol.facts import UnitShare, VerdictFacts
 from protocol.messages import AgentWork, Lease
 from protocol.values import Call, Candidate, LedgerEntry, Outcome, Plan, Reference, Task, Verdict
 from scripts.story import story
 
 TASK = Task(name="t", source="the reference")
+UNITS = (UnitShare(unit="DRAM", share=0.9),)
 WRONG = Verdict(verdict=Outcome.WRONG, reason="row 3")
 
 
@@ -45,7 +47,9 @@ class LedgerRun:
         self.store.save_plan("t", number, Plan(advice=advice, scaffold=""))
 
     def record(self, number: int, score_us: float | None) -> None:
-        verdict = Verdict(verdict=Outcome.CORRECT, median_us=score_us) if score_us else WRONG
+        facts = VerdictFacts(unit_shares=UNITS)
+        correct = Verdict(verdict=Outcome.CORRECT, median_us=score_us, facts=facts)
+        verdict = correct if score_us else WRONG
         self.store.save_candidate("t", number, Candidate(source=f"source {number}"))
         self.store.add_node("t", number, verdict, score_us, 0.0)
         self.recorded += 1
@@ -85,7 +89,9 @@ def test_it_lists_what_ended_and_what_is_under_way(run: LedgerRun) -> None:
 
     message = run.message(5, Stage.PLAN, parent=1)
 
-    correct = LedgerEntry(number=1, parent=0, idea="Fuse.", outcome=Outcome.CORRECT, score_us=50.0)
+    correct = LedgerEntry(
+        number=1, parent=0, idea="Fuse.", outcome=Outcome.CORRECT, score_us=50.0, units=UNITS
+    )
     assert message.ledger == (
         correct,
         LedgerEntry(number=2, parent=0, outcome=Outcome.WRONG, reason="row 3"),

@@ -110,3 +110,28 @@ def test_a_run_with_background_work_left_is_not_idle() -> None:
     scheduler = scheduler_with()
     assert not scheduler.is_idle([Role.EVALUATOR])
     assert scheduler.is_idle([Role.PLANNER])
+
+
+def test_confirmations_come_before_baselines() -> None:
+    """A run that is stopped has confirmed winners rather than torch.compile's times."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    join(scheduler, "a")
+    scheduler.enqueue(BASELINES, Role.EVALUATOR, Placement(is_background=True, is_last=True))
+    scheduler.enqueue("u/1/confirm", Role.EVALUATOR, BACKGROUND)
+    assert 2 == scheduler.waiting_count()
+    (granted,) = scheduler.grant_leases(0.0)
+    assert "u/1/confirm" == granted.work
+    scheduler.settle_result(granted.lease, "a")
+    assert [(BASELINES, "a")] == holders(scheduler.grant_leases(0.0))
+
+
+def test_a_start_for_first_looks_leaves_background_work() -> None:
+    """`--first-looks`: an evaluator without other work is idle, and so is the run."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0, has_background=False)
+    join(scheduler, "a")
+    scheduler.enqueue(BASELINES, Role.EVALUATOR, BACKGROUND)
+    assert [] == scheduler.grant_leases(0.0)
+    assert scheduler.is_idle([Role.EVALUATOR])
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
+    assert not scheduler.is_idle([Role.EVALUATOR])
+    assert [("t/1/evaluate", "a")] == holders(scheduler.grant_leases(1.0))

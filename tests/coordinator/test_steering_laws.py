@@ -13,7 +13,7 @@ from test_decision_replay import rebuilt
 
 from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.policy import POLICIES
-from actors.coordinator.search.steering import BudgetChanged, NodeSteered, SourceInjected
+from actors.coordinator.search.steering_events import BudgetChanged, NodeSteered, SourceInjected
 from actors.coordinator.search.tree import ROOT
 
 OPENINGS = (Stage.PLAN, Stage.REPAIR)

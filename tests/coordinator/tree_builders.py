@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference_tree import ReferenceTree
 
 from actors.coordinator.search.leaderboard import Leaderboard
-from actors.coordinator.search.steering import NodeSteered, steer_node
+from actors.coordinator.search.steering_events import NodeSteered, steer_node
 from actors.coordinator.search.tree import FAILED_SCORE, Tree
 
 R = 2

@@ -54,6 +54,14 @@ def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: st
     assert verdict(card, on_card, candidate()).is_correct
 
 
+def test_a_kernel_without_an_end_gives_the_card_back_soon(card: Judge, on_card: Task) -> None:
+    """The limit of a slow start is not that of kernels, and the next candidate is correct."""
+    found = verdict(card, on_card, candidate(forward="torch.cuda._sleep(1 << 62)"))
+    assert (Outcome.TIMED_OUT, "check") == (found.verdict, found.stage)
+    assert "its kernels had not ended 10 s after forward returned" == found.reason
+    assert verdict(card, on_card, candidate()).is_correct
+
+
 def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
     """A candidate's memory is free again when its verdict is returned."""
     assert verdict(card, on_card, candidate()).is_correct
@@ -105,6 +113,19 @@ def test_outputs_in_their_inputs_are_compared_there(
     source = VIEW.format(rows=64, columns=256, returned=returned)
     task = Task(name="view", source=source, device="cuda")
     assert verdict(card, task, source).verdict is outcome
+
+
+def test_a_view_in_timed_calls_for_a_copy_in_checks_is_wrong(card: Judge) -> None:
+    """What the task returns in memory of its own can't lie in an input."""
+    late = "self.calls = getattr(self, 'calls', 0) + 1\n        "
+    late += "return x.t().contiguous() if self.calls <= 12 else x.t()"
+    source = VIEW.format(rows=64, columns=64, returned="x").replace(
+        "return x.t(), x[:, ::2]", "return x.t().contiguous()"
+    )
+    task = Task(name="copy", source=source, device="cuda")
+    found = verdict(card, task, source.replace("return x\n", f"{late}\n"))
+    assert Outcome.WRONG is found.verdict
+    assert "is in an input's memory" in found.reason
 
 
 def test_a_task_of_gigabytes_is_judged_or_refused_with_figures(card: Judge) -> None:

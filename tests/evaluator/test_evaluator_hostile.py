@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from evaluator_samples import candidate, wrong_candidate
 
+from actors.evaluator.reference import fixture
 from protocol.values import Outcome, Verdict
 
 Judged = Callable[[str], Verdict]
@@ -67,6 +68,31 @@ def test_endless_work_is_timed_out(judged: Judged, source: str, stage: str) -> N
     """The verdict names the stage, also where the work holds the GIL or runs at the exit."""
     verdict = judged(source)
     assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, stage)
+
+
+NEVER_IDLE = """
+frame = __import__("sys")._getframe()
+while not hasattr(frame.f_locals.get("self"), "_synchronize"):
+    frame = frame.f_back
+frame.f_locals["self"]._synchronize = lambda: __import__("time").sleep(1000)
+"""
+SLOW_START = """
+if not hasattr(self, "is_started"):
+    __import__("time").sleep(1.0)
+self.is_started = True
+"""
+
+
+def test_kernels_without_an_end_have_a_short_limit_and_a_slow_start_has_not(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left after forward's return is the device's work; before that, a call may compile."""
+    monkeypatch.setattr(fixture, "DEVICE_CALL_S", 0.5)
+    monkeypatch.setattr(fixture, "DEVICE_CALL_TIMES", 0.0)
+    verdict = judged(candidate(forward=NEVER_IDLE))
+    assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, "check")
+    assert "its kernels had not ended 0.5 s after forward returned" == verdict.reason
+    assert Outcome.CORRECT is judged(candidate(forward=SLOW_START)).verdict
 
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:

@@ -14,7 +14,6 @@ from actors.evaluator.children import exception_reports
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.orders import CandidateRaised
 from actors.evaluator.judge import Judge
-from actors.evaluator.sandbox.child_failures import fault_from_child
 from protocol.values import Outcome, Task, Verdict
 
 CPP = """
@@ -92,28 +91,6 @@ def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
     assert "std::sort(v.begin(), v.end())" in log
     assert "main.cpp:4" in log.splitlines()[0]
     assert len(log) <= logs.COMPILER_CHARS
-
-
-@pytest.mark.parametrize(
-    ("line", "is_advised"),
-    [
-        ("  #pragma unroll DEPTH", True),
-        ("  # pragma unroll (DEPTH)", True),
-        ("  x = DEPTH;", False),
-    ],
-)
-def test_a_macro_in_an_unroll_pragma_is_explained(line: str, is_advised: bool) -> None:
-    """nvcc calls the macro undefined, though it is defined: the reason says what to write."""
-    words = (
-        "Error building extension 'k': [1/3] nvcc -c cuda.cu\n"
-        f'cuda.cu(6): error: identifier "DEPTH" is undefined\n{line}\n                 ^\n\n'
-        '1 error detected in the compilation of "cuda.cu".\n'
-    )
-    raised = exception_reports.describe_exception(RuntimeError(words))
-    fault = fault_from_child((raised, []), "build", "")
-    advice = "write `constexpr int unroll = DEPTH;` and `#pragma unroll unroll`"
-    assert 'cuda.cu(6): error: identifier "DEPTH" is undefined' in fault.reason
-    assert is_advised == (advice in fault.reason)
 
 
 @pytest.mark.skipif(NVCC is None, reason="no CUDA compiler here")

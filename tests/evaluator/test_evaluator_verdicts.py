@@ -68,6 +68,8 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
     assert verdict.facts is not None
     assert verdict.facts.median_us == verdict.median_us
     assert verdict.facts.kernels
+    assert {"as given", "shifted"} <= {error.inputs for error in verdict.facts.errors}
+    assert max(error.share for error in verdict.facts.errors) == verdict.max_error
 
 
 def test_compiled_code_is_built_and_run(judged: Judged) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,16 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.evaluator.children import kernel_resources, profiler
+from actors.evaluator.children import (
+    cluster_limits,
+    kernel_resources,
+    product_kernels,
+    profiler,
+)
 from actors.evaluator.children.kernel_resources import KernelResources
+from actors.evaluator.children.product_kernels import PRODUCTS
 from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
 from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
-from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts
+from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts, worst_errors
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
-from protocol.facts import DeviceRates, TaskCost
+from protocol.facts import DeviceRates, DrawError, TaskCost
 from protocol.settings import JudgeRules
 from protocol.values import Device
 
@@ -262,16 +271,50 @@ def test_without_a_profile_only_the_time_is_known() -> None:
 
 
 def test_the_rules_are_the_judges_own_numbers() -> None:
-    """Tolerance, factor, eager's error, TF32 and kinds of draws stand in the lines."""
+    """Tolerance in absolute figures, eager's share, TF32 and kinds of draws stand in the lines."""
     tolerance = OutputTolerance(
         dtype="float32", allowed=1e-4, rms=2.5, eager_error=3e-7, error_factor=8.0, is_double=True
     )
     described = TaskDescribed(tolerances=(tolerance,), tf32_convolutions=True)
     text = "\n".join(rule_lines(described, "cuda", ["shifted", "sparse"], 3, JudgeRules()))
-    parts = ["0.0001 x", "2.5 on one draw", "8 x eager's own", "3e-07", "float64"]
+    parts = ["float64", "0.0001 x", "RMS 2.5", "0.00025 for an element near 0", "0.003 of it"]
     parts += ["matrix products: off", "convolutions: on", "shifted, sparse", "at least 3"]
     assert [part for part in parts if part not in text] == []
-    assert "TF32 in" not in "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
+    plain = "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
+    assert "TF32 in" not in plain
+    assert "Each call of Model changes" not in plain
+    names = [f"bn{number}.running_mean" for number in range(8)]
+    (line,) = [
+        each
+        for each in rule_lines(described, "cpu", [], 3, JudgeRules(), names)
+        if "Each call of Model changes" in each
+    ]
+    assert "bn0.running_mean, " in line
+    assert "and 2 more: each call of ModelNew has to change them" in line
+
+
+def test_eagers_own_error_widens_a_tolerance() -> None:
+    """Where eager loses more than a task usually may, the figure is the one that is judged by."""
+    tolerance = OutputTolerance(
+        dtype="float32", allowed=1e-4, rms=2.5, eager_error=3e-5, error_factor=8.0, is_double=True
+    )
+    line = rule_lines(TaskDescribed(tolerances=(tolerance,)), "cpu", [], 3, JudgeRules())[0]
+    assert "0.00024 x (|element| + RMS" in line
+    assert "which is 8 x eager's own error and above 0.0001" in line
+    assert line.endswith("Eager's own largest error is 0.12 of it.")
+    coarse = TaskDescribed(tolerances=(replace(tolerance, tf32_error=6e-4),))
+    line = rule_lines(coarse, "cuda", [], 3, JudgeRules())[0]
+    assert line.endswith("error is 0.12 of it, with its products in TF32 2.5.")
+
+
+def test_errors_of_several_checks_are_the_worst_of_each_kind() -> None:
+    """Rounds in fresh processes, and cases, draw anew: the margin is that of the worst draw."""
+    one = (DrawError(inputs="as given", share=0.1), DrawError(inputs="shifted", share=0.5))
+    other = (DrawError(inputs="as given", share=0.2),)
+    assert worst_errors([one, other]) == (
+        DrawError(inputs="as given", share=0.2),
+        DrawError(inputs="shifted", share=0.5),
+    )
 
 
 def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:
@@ -297,12 +340,42 @@ def test_rates_of_a_busy_machine_are_not_told(tmp_path: Path) -> None:
     assert cache.find(here, 0.0) is None
 
 
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_the_kernels_of_instructions_assemble(name: str, tmp_path: Path) -> None:
+    """What the driver is to compile on a card, its assembler takes here, without spills."""
+    ptxas = shutil.which("ptxas")
+    if ptxas is None:
+        pytest.skip("needs ptxas")
+    text, target = tmp_path / "products.ptx", "sm_90a" if "wgmma" in name else "sm_80"
+    text.write_text(product_kernels.ptx(PRODUCTS[name]), encoding="utf-8")
+    command = [ptxas, "-v", f"-arch={target}", str(text), "-o", str(tmp_path / "products.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes spill stores" in done.stderr
+
+
+def test_a_launch_with_clusters_has_the_drivers_layout() -> None:
+    """cuda.h's CUlaunchConfig has 56 bytes, its attribute 72, with the value behind 8."""
+    launch = cluster_limits.configuration(4, 528, 1000)
+    assert ctypes.sizeof(launch) == 56
+    assert (ctypes.sizeof(cluster_limits.LaunchAttribute), type(launch).count.offset) == (72, 48)
+    assert cluster_limits.LaunchAttribute.blocks.offset == 8
+    assert (launch.attributes[0].number, list(launch.attributes[0].blocks)) == (4, [4, 1, 1])
+
+
 def test_a_measurement_only_improves_rates(tmp_path: Path) -> None:
     """Other programs lower a rate and never raise it."""
     cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
-    cache.store(here, RATES, 0.0, is_settled=False)
-    slower = DeviceRates(copy_gb_s=100.0, next_launch_us=1.0, tflops={"tf32": 1.0, "float16": 7.0})
+    before = replace(RATES, instruction_tflops={"TF32 by wgmma": 500.0}, clusters={2: 66})
+    cache.store(here, before, 0.0, is_settled=False)
+    slower = DeviceRates(
+        copy_gb_s=100.0,
+        next_launch_us=1.0,
+        tflops={"tf32": 1.0, "float16": 7.0},
+        instruction_tflops={"TF32 by wgmma": 480.0},
+    )
     told = cache.store(here, slower, 5000.0)
     assert (told.copy_gb_s, told.next_launch_us) == (2000.0, 1.0)
     assert told.tflops == {"float32": 50.0, "tf32": 400.0, "float16": 7.0}
+    assert (told.instruction_tflops, told.clusters) == ({"TF32 by wgmma": 500.0}, {2: 66})
     assert cache.find(here, 1e9) == told

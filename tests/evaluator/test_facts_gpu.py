@@ -10,6 +10,7 @@ import torch
 
 from actors.evaluator.children import device_rates, profiler, task_cost
 from actors.evaluator.children.output_difference import difference_lines
+from actors.evaluator.children.product_kernels import PRODUCTS
 from actors.evaluator.devices.device import last_cache_bytes
 from actors.evaluator.judge import Judge, TaskProblem
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
@@ -54,6 +55,14 @@ def test_every_rate_of_a_card_is_measured() -> None:
     assert 0 < rates.next_launch_us < rates.launch_us < 200
     assert {"float32", "tf32", "bfloat16", "float16"} == set(rates.tflops)
     assert rates.tflops["float32"] < rates.tflops["bfloat16"]
+    named = rates.instruction_tflops
+    assert named["TF32 by mma.sync"] < named["bfloat16 by mma.sync"]
+    if torch.cuda.get_device_capability() == (9, 0):
+        assert {*PRODUCTS} == {*named}
+        assert 0.9 * rates.tflops["bfloat16"] < named["bfloat16 by wgmma"]
+        assert {2, 4, 8} <= {*rates.clusters}
+        count = torch.cuda.get_device_properties(0).multi_processor_count
+        assert all(count / 2 < size * most <= count for size, most in rates.clusters.items())
 
 
 def test_launches_registers_and_blocks_are_read() -> None:
@@ -102,6 +111,7 @@ def test_a_candidate_has_facts(card: Judge) -> None:
     assert reference.facts is not None
     assert reference.facts.operations
     assert (reference.facts.launches or 0) >= 2
+    assert any("with its products in TF32" in line for line in reference.facts.rule_lines)
     assert reference.facts.floor is not None
     assert reference.facts.floor.matrix_us is not None
     assert verdict.facts is not None

@@ -107,6 +107,20 @@ def test_outputs_on_a_card_are_read_in_the_arena_or_in_the_slots() -> None:
         outputs._place(Leaf(dtype="float32", shape=(64,), device="cpu"), 100)
 
 
+def test_an_output_in_an_inputs_memory_is_refused_where_the_task_has_its_own() -> None:
+    """A view that is returned for a copy in timed calls has saved the copy."""
+    leaf = Leaf(dtype="float32", shape=(64,), device="cuda")
+    pair = Nest(kind="tuple", items=(leaf, leaf))
+    facts = SimpleNamespace(outputs=pair, aliases=(True, False))
+    fixture: Any = SimpleNamespace(facts=facts)
+    nothing: Any = None
+    outputs = output_transfer.ArenaOutputs(fixture, nothing, nothing, lambda: (8000, 1024))
+    outputs._size, outputs._begin = 4096, 100
+    assert [("slots", 0), ("arena", 0)] == outputs._places(pair, [8000, 100])
+    with pytest.raises(CandidateFaultError, match="tensor 1 of the output is in an input's memory"):
+        outputs._places(pair, [100, 8000])
+
+
 def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
     """Turned, scattered, conjugated, nested: in logical order they are what the module gave."""
     from actors.evaluator.children.tensors import tensor_addresses, tensor_bytes

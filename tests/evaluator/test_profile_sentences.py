@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.kernel_bound import bound_of
+from actors.evaluator.profiling.kernel_bound import bound_of, unit_shares
 from actors.evaluator.profiling.ncu_metrics import (
     DRAM_READ,
     DRAM_SHARE,
@@ -233,7 +233,7 @@ def test_traffic_below_the_least_is_no_ratio() -> None:
     call = MeasuredCall(kernels=(matmul,), launches=1)
     found = " ".join(texts(call, least_bytes=33_554_432, copy_gb_s=3000.0))
     assert "that is less than the least (33.55 MB: inputs" in found
-    assert "because the rest stays in the L2 cache" in found
+    assert "once): the rest stays in the L2 cache, or is not needed." in found
     assert "times the least" not in found
 
 
@@ -336,3 +336,108 @@ def test_a_long_second_kernel_has_its_bound_told() -> None:
     found = texts(call_of(BOUNDS["memory"], second))
     assert found[-2].startswith("k (44% of the time) is bound by compute")
     assert found[-1].startswith("Bound by memory")
+
+
+# --- what an engineer says of ten kernels ---------------------------------------------------------
+
+STALL = {reason: metric for metric, reason in STALL_METRICS.items()}
+QUIET = {metric: 0.0 for metric in STALL_METRICS}
+WAITS_FOR_DATA = {**QUIET, STALL["long_scoreboard"]: 8.0, STALL["wait"]: 2.0}
+ENGINEER = {
+    "a reduction by 128 cooperative blocks, two loads in flight": (
+        {GRID: 128.0, WAVES: 0.97, SM_ACTIVE: 93.0, DRAM_SHARE: 40.0, **WAITS_FOR_DATA},
+        ["latency", "DRAM most, 43%", "data from global or local memory (80%)"],
+        ["too little parallel work"],
+    ),
+    "a stream at 70 % of a copy": (
+        {DRAM_READ: 80e6, DRAM_WRITTEN: 25e6, DRAM_SHARE: 64.4, L2_SHARE: 60.0},
+        ["memory: DRAM works at 70%", "would move its bytes in 35 of 50 µs"],
+        [],
+    ),
+    "a table in L2 that all blocks read": (
+        {L2_SHARE: 84.0, L1_SHARE: 80.0, DRAM_SHARE: 5.0},
+        ["the L2 cache, at 84% of its peak"],
+        ["L1 cache, busy"],
+    ),
+    "a product from shared memory by float32": (
+        {L1_SHARE: 88.0, ncu_metrics.SHARED_WAVEFRONTS: 132 * 95 * 0.85, FMA: 55.0},
+        ["shared memory, busy for 84%", "next: FMA pipe"],
+        ["the L1 cache"],
+    ),
+    "scalar loads of what L1 has": (
+        {ncu_metrics.LSU_PIPE: 91.0, L1_SHARE: 60.0, ISSUE_SHARE: 50.0},
+        ["load and store instructions", "86%"],
+        ["compute"],
+    ),
+    "a kernel of 7 µs, a third of them its start and end": (
+        {DURATION: 7000.0, GRID: 132.0, WAVES: 1.0, SM_ACTIVE: 66.0},
+        ["the launch: of its 7.0 µs the multiprocessors have no block for 2.4"],
+        ["the tail"],
+    ),
+    "140 blocks of a streaming kernel, one a multiprocessor": (
+        {DURATION: 200e3, GRID: 140.0, WAVES: 1.06, SM_ACTIVE: 54.0, DRAM_SHARE: 45.0},
+        ["the tail: 46%", "1.06 waves", "108 of the 200 µs"],
+        ["latency"],
+    ),
+    "a histogram with a few hot counters": (
+        {ncu_metrics.L2_READS: 6e6, ncu_metrics.L2_WRITES: 0.0, ncu_metrics.L2_ATOMICS: 0.0,
+         ncu_metrics.L2_REDUCTIONS: 1e6},
+        ["latency", "14% of the sectors that reach L2 are atomic operations"],
+        [],
+    ),
+    "one value for all threads of a warp, beside a stream": (
+        {DRAM_READ: 100e6, DRAM_WRITTEN: 35e6, DRAM_SHARE: 85.0,
+         ncu_metrics.LOAD_REQUESTS: 1e6, ncu_metrics.LOAD_SECTORS: 1e6,
+         ncu_metrics.LOAD_BYTES_A_SECTOR: 4.0, ncu_metrics.STORE_SECTORS: 1e5,
+         ncu_metrics.STORE_REQUESTS: 1e5, ncu_metrics.STORE_BYTES_A_SECTOR: 32.0},
+        ["memory: DRAM works at 92%"],
+        ["not coalesced", "Neighbouring"],
+    ),
+    "a wgmma pipeline with two stages": (
+        {TENSOR: 48.0, ISSUE_SHARE: 12.0, **QUIET, STALL["gmma"]: 6.0, STALL["barrier"]: 3.0},
+        ["latency", "tensor cores most, 46%", "warpgroup matrix products (67%)"],
+        [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ENGINEER)
+def test_the_last_sentence_says_what_an_engineer_would(kind: str) -> None:
+    """Kernels whose figures are easily read wrong: what must be said, and what must not."""
+    figures, wanted, misleading = ENGINEER[kind]
+    one = KernelMetrics(name="k", figures={**IDLE, **figures})
+    found = texts(call_of(one))
+    assert [words for words in wanted if words not in found[-1]] == []
+    assert [words for words in misleading if any(words in text for text in found)] == []
+
+
+def test_what_a_bound_leaves_of_the_call_is_told() -> None:
+    """A kernel that takes 60 % of a call is not all there is to say."""
+    figures = {**BOUNDS["memory"].figures, DURATION: 60e3}
+    found = texts(call_of(KernelMetrics(name="k", figures=figures)), call_us=100.0)
+    assert found[-1].startswith("Bound by memory")
+    assert found[-1].endswith("; launches and the host take 40 of the call's 100 µs.")
+    assert "the host" not in texts(call_of(BOUNDS["memory"]), call_us=55.0)[-1]
+
+
+def test_intermediate_results_are_not_called_data_read_again() -> None:
+    """Two kernels with a tensor between them move more than the least, and read all once."""
+    much = {
+        DRAM_READ: 120e6,
+        DRAM_WRITTEN: 80e6,
+        ncu_metrics.L1_HITS: 0.0,
+        ncu_metrics.L2_HITS: 9.0,
+    }
+    found = texts(
+        call_of(KernelMetrics(name="k", figures={**IDLE, **much})), least_bytes=100_000_000
+    )
+    assert any("or intermediate results do" in text for text in found)
+    assert "more than once" not in " ".join(found)
+
+
+def test_the_shares_of_dram_and_tensor_cores_are_kept() -> None:
+    """They stand beside other attempts' times; what was not measured or not used is left out."""
+    both = kernel(TENSOR=40.0, DRAM_READ=100e6, DRAM_WRITTEN=40e6)
+    shares = {each.unit: each.share for each in unit_shares(both, 3500.0)}
+    assert shares == {"DRAM": pytest.approx(0.8), "tensor cores": pytest.approx(0.38)}
+    assert unit_shares(KernelMetrics(name="k", figures={DURATION: 1e3}), None) == ()

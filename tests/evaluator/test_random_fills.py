@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from actors.evaluator.children.random_fills import LARGE_FILL, LargeFillsOnCard, large_fills
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.tensors.random_fills import LARGE_FILL, LargeFillsOnCard, large_fills
 
 WIDTH = 2048
 

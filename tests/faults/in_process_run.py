@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from actors import failpoints
 from actors.coordinator.__main__ import read_tasks
-from actors.coordinator.coordinator import Coordinator
+from actors.coordinator.coordinator import Coordinator, RunStart
 from actors.coordinator.storage.database import Database
 from protocol import codec, messages
 from protocol import settings as settings_file
@@ -138,13 +138,16 @@ class InProcessRun:
         )
         self.database = Database(self.run_dir)
         self.coordinator = Coordinator(
+            RunStart(
+                run_dir=self.run_dir,
+                settings=self.settings,
+                tasks=read_tasks(self.run_dir, self.settings),
+                supervisor=supervisor,
+                named=named,
+            ),
             database=self.database,
             socket=self.socket,
-            settings=self.settings,
-            tasks=read_tasks(self.run_dir, self.settings),
             log=_SilentLog(),
-            supervisor=supervisor,
-            named=named,
         )
         self.starts += 1
         self.status = None

@@ -26,6 +26,16 @@ def test_all_tasks_have_first_looks_before_one_is_confirmed(make_run: MakeRun) -
     assert [] == run.differences()
 
 
+def test_a_start_for_first_looks_alone_confirms_nothing(make_run: MakeRun) -> None:
+    """`--first-looks` ends with a verdict for every attempt; the next start confirms."""
+    run = make_run(tasks=("t", "u", "v"), tasks_at_once=1, budget=2, first_looks=True)
+    run.run_out()
+    assert run.status == "idle"
+    assert run.rows("SELECT COUNT(*) FROM node WHERE number > 0") == [(6,)]
+    assert [] == leases(run, "confirm")
+    assert [] == run.differences()
+
+
 def test_a_confirmation_gives_way_and_comes_again(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

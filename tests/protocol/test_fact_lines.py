@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.facts import (
     DeviceRates,
+    DrawError,
     KernelFacts,
     OperationTime,
     ReferenceFacts,
@@ -57,9 +58,7 @@ def test_a_tasks_lines_have_the_figures() -> None:
     assert "float32 50, TF32 400 TFLOP/s" in lines[0]
     assert "at least 1 GiB (inputs 512 MiB" in lines[1]
     assert "370 µs at these rates" in lines[1]
-    assert lines[2].startswith(
-        "Floor of the reference's own work: 370 µs, the largest of bytes 370 µs."
-    )
+    assert lines[2].startswith("Floor of the reference's own work: 370 µs (bytes).")
     assert "aten::native_layer_norm 8.3 ms (100%)" in lines[3]
     assert lines[-1] == "A rule."
 
@@ -105,7 +104,8 @@ def test_a_bound_is_named_by_its_share() -> None:
     """Near the copy rate memory bounds a kernel, near the product rate arithmetic, else nothing."""
     assert "Memory bounds it." in verdict_text(VerdictFacts(median_us=420.0), MEMORY)
     assert "bounds it" not in verdict_text(VerdictFacts(median_us=1200.0), MEMORY)
-    assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
+    assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=2500.0), MATRIX)
+    assert "bounds it" not in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
     beyond = verdict_text(VerdictFacts(median_us=500.0), MATRIX)
     assert "fewer operations than the reference or a lower precision" in beyond
     assert "are below the reference's floor of 2 ms: its operations (200 TFLOP/s, 50% of" in beyond
@@ -115,7 +115,7 @@ def test_a_bound_is_named_by_its_share() -> None:
 def test_launches_bound_only_where_host_and_device_say_so() -> None:
     """An idle device beside a busy host is named; a kernel that met a warm cache is not."""
     launched = VerdictFacts(median_us=20.0, launches=4, device_us=6.0, host_us=18.0)
-    assert "the device is idle for 14 µs of 20 µs" in verdict_text(launched)
+    assert "The device is idle for 14 µs of 20 µs, which launches" in verdict_text(launched)
     warm = replace(launched, host_us=5.0)
     assert "idle" not in verdict_text(warm)
     assert "4 launches a call, 6 µs of work on the device" in verdict_text(warm)
@@ -136,8 +136,46 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "- and 2 more" in text
     spilling = replace(kernel, local_bytes=96)
     assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
+    profiled = VerdictFacts(kernels=(kernel, kernel), profile_sentences=("Occupancy is 30%.",))
+    lines = verdict_fact_lines(profiled, None)
+    assert lines[1] == "- row_sum: once a call, 40.1 µs (92%), no spills"  # a sentence has the rest
+    assert "80 registers" in lines[2]
+    short = replace(kernel, name="void (anonymous namespace)::tail<float>(float*)", share=0.03)
+    text_of_short = verdict_text(VerdictFacts(kernels=(short,)))
+    assert text_of_short.endswith("- tail<float>: once a call, 40.1 µs (3%)")
     many = replace(kernel, waves=248.24)
     assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
+
+
+def test_rates_of_instructions_are_told_of_tasks_with_many_products() -> None:
+    """They are no help where bytes are what counts; clusters are, for any kernel of one wave."""
+    rates = replace(
+        RATES,
+        instruction_tflops={"bfloat16 by mma.sync": 620.0, "bfloat16 by wgmma": 1910.0},
+        clusters={2: 66, 8: 15},
+    )
+    matrix = "\n".join(task_fact_lines(replace(MATRIX, rates=rates)))
+    told = "Instructions of tensor cores alone, on data at hand: bfloat16 by mma.sync 620, bfloat16"
+    assert f"{told} by wgmma 1,910 TFLOP/s." in matrix
+    memory = "\n".join(task_fact_lines(replace(MEMORY, rates=rates)))
+    assert "Instructions" not in memory
+    assert "blocks in clusters that run at once, one a multiprocessor, 132 of 2, 120 of 8" in memory
+
+
+def test_errors_stand_beside_the_tolerance_by_kind_of_inputs() -> None:
+    """What is left for lower precision; exact results and tiny errors need no list."""
+    given, shifted = (
+        DrawError(inputs="as given", share=0.02),
+        DrawError(inputs="shifted", share=0.5),
+    )
+    line = "Largest error, as a share of the tolerance, by inputs: as given 0.02, shifted 0.5."
+    assert verdict_fact_lines(VerdictFacts(errors=(given, shifted)), None) == [line]
+    tiny = tuple(replace(one, share=one.share / 1000) for one in (given, shifted))
+    assert "by inputs: shifted 0.0005." in verdict_text(VerdictFacts(errors=tiny))
+    exact = (replace(given, share=0.0),)
+    assert verdict_fact_lines(VerdictFacts(errors=exact), None) == []
+    wrong = VerdictFacts(errors=(given,), difference=("2 of 4 elements are wrong",))
+    assert "of the draws before, which were right, as a share" in verdict_text(wrong)
 
 
 def test_profiles_faults_and_differences_are_passed_on() -> None:

@@ -21,6 +21,7 @@ SETTINGS = st.builds(
     seed=st.integers(0, 2**31),
     max_cost=st.none() | st.floats(0.01, 1e6),
     until_idle=st.booleans(),
+    first_looks=st.booleans(),
     search=st.builds(SearchSettings, budget=st.integers(1, 999), epsilon=st.floats(0, 1)),
     limits=st.builds(Limits, time_s=st.floats(0.1, 100)),
 )

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from drop_in_samples import candidate, drop_in
 
-from actors.evaluator.children.release_checks import gpu_release_checks
+from actors.evaluator.children.release_checks import (
+    card_construction,
+    gpu_release_checks,
+    release_comparison,
+)
+from actors.evaluator.children.tensors import random_fills
+from actors.evaluator.children.tensors.random_fills import LargeFillsOnCard
 from protocol.release import Limit
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -74,6 +80,31 @@ def test_a_correct_winner_passes(tmp_path: Path, name: str) -> None:
     """The guard makes a drop-in of a candidate that is right only without gradients."""
     checked = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", name)
     assert checked.passed, checked.reason
+
+
+@pytest.mark.parametrize("name", ["fresh process", "state dict", "deepcopy", "pickle"])
+def test_values_of_the_card_change_no_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The kernels run in a large module whose first values come from the card, here the host.
+
+    Its guard constructs two more modules in the same way; a wrong winner is found all the same.
+    """
+    fills: list[bool] = []
+
+    def fills_of_host(*, on_card: bool) -> LargeFillsOnCard:
+        fills.append(on_card)
+        return LargeFillsOnCard("cpu")
+
+    monkeypatch.setattr(random_fills, "LARGE_FILL", 1)
+    for module in (card_construction, release_comparison):
+        monkeypatch.setattr(module, "large_fills", fills_of_host)
+    for source in (candidate(), candidate(body="x = x + 1")):
+        file = drop_in(tmp_path, source)
+        checked = gpu_release_checks.run_check(file, "cpu", name, fills_on_card=True)
+        assert checked.passed is (source == candidate())
+    assert len(fills) > 4
+    assert all(fills)
 
 
 def test_a_gpu_check_is_skipped_on_a_host(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_a_use_that_is_wrong_on_a_gpu_becomes_a_limit(
     assert limits == release.limits
 
 
+def test_a_large_module_passes_the_checks_of_a_small_one(judge: Judge) -> None:
+    """First values and inputs that the card draws: each check that can be made passes."""
+    wide = TASK.replace("torch.randn(features)", "torch.randn(features, 65536)")
+    wide = wide.replace("x + self.bias)", "x + self.bias[:, 7])")
+    source = CORRECT.replace("torch.randn(features)", "torch.randn(features, 65536)")
+    source = source.replace("run(x, self.bias,", "run(x, self.bias[:, 7].contiguous(),")
+    task = Task(name="wide", source=wide, device="cuda", backend="cuda")
+    assert isinstance(judge.measure(task), Reference)
+    release = judge.release(task, source)
+    assert isinstance(release, Release)
+    assert not release.failed
+    assert {"fresh process", "second instance", "compile", "CUDA graph"} <= set(release.passed)
+
+
 def test_a_winner_with_the_first_instances_weights_is_not_a_drop_in(judge: Judge) -> None:
     """It ignores a later state dict; the judge loads weights only once and can't see that."""
     assert "state dict" in essential_failure(released(judge, FIRST_WEIGHTS))

@@ -36,6 +36,22 @@ def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
     run_folder.open_run_folder(tmp_path / "run")[0].close()
 
 
+def test_runs_that_make_their_common_parent_at_once_both_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of one comparison may begin at the same moment: the slower one finds its parent."""
+    make = Path.mkdir
+
+    def make_late(folder: Path) -> None:
+        if folder.name == "results":
+            make(folder)  # by the other run
+        make(folder)
+
+    monkeypatch.setattr(Path, "mkdir", make_late)
+    with run_folder.make_run_folder(tmp_path / "results" / "seed-0" / "run", (TASK,)) as made:
+        assert made.path == tmp_path / "results" / "seed-0" / "run"
+
+
 def test_a_full_disk_leaves_no_incomplete_folder(tmp_path: Path) -> None:
     """An incomplete folder is removed again, of a run and of a machine that joins."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)

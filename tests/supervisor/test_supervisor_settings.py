@@ -166,6 +166,18 @@ def test_a_resumed_run_stays_the_same_search(argument: str, line: str) -> None:
         run_settings.resumed_run_settings(settle("--model recipes"), arguments)
 
 
+def test_a_script_may_be_at_another_place_when_its_run_is_resumed() -> None:
+    """A run's folder moves between machines with its script; another file is another model."""
+    old = settle("--model script:/one/w.jsonl")
+    for name, is_same in (("script:/two/w.jsonl", True), ("script:/one/v.jsonl", False)):
+        arguments = flags.parse_arguments(["--resume", "x", "--model", name])
+        if is_same:
+            assert name == run_settings.resumed_run_settings(old, arguments).model
+        else:
+            with pytest.raises(UsageError, match="contradicts the run"):
+                run_settings.resumed_run_settings(old, arguments)
+
+
 def test_a_token_is_a_key() -> None:
     """The settings name the variable that was found, key or token."""
     settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})

@@ -250,6 +250,13 @@ def test_a_phase_names_all_its_processes(phase: str, given: str, counts: str) ->
     assert argv[-1] == "--until-idle"
 
 
+def test_first_looks_are_asked_of_every_start() -> None:
+    """The flag holds for one start, so a run that is resumed gets it, too."""
+    (run, *_) = parse_arguments(["--task", "a.py", "--first-looks"]).runs()
+    assert run.argv(only=CHANGEABLE_ON_RESUME) == ["--first-looks"]
+    assert run.supervisor_arguments().settings["first_looks"] is True
+
+
 def test_a_phase_refuses_the_processes_of_the_other() -> None:
     """`--evaluators 8` in the agents' phase is a mistake, not eight evaluators."""
     with pytest.raises(UsageError, match="leave out --evaluators"):

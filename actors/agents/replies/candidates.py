@@ -17,7 +17,9 @@ from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from protocol.values import Candidate, Plan
 
-# The names of macros: in a compiler's flags, and defined in the text.
+# The names of macros: in a compiler's flags, defined in the text, and in a space of variants.
+TUNE = re.compile(r"^TUNE\b[^=\n]*=\s*\{([^}]*)\}", re.MULTILINE)
+TUNED_NAME = re.compile(r"""["'](\w+)["']\s*:""")
 MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
 INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
@@ -80,6 +82,7 @@ def unexpanded_macro(source: str) -> str:
     The preprocessor leaves such a line as it is, so the build ends with "identifier is undefined".
     """
     macros = {name for pair in MACRO.findall(source) for name in pair if name}
+    macros |= {name for space in TUNE.findall(source) for name in TUNED_NAME.findall(space)}
     for name in UNROLL.findall(source):
         if name in macros and not re.search(rf"\b(?:{INTEGERS})\s+{name}\b", source):
             return (

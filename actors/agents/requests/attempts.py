@@ -21,17 +21,19 @@ from actors.agents.requests import facts, ledger
 from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
+from protocol.fact_lines import MIN_TOLD_ERROR
 from protocol.messages import AgentWork, Repair
-from protocol.values import AttemptView, Outcome, Reference
+from protocol.values import AttemptView, Outcome, Reference, Verdict
 
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
 MAX_DIFFERENCE = 0.6  # of a source: a longer difference is not shown in its place
-MAX_CHANGES = 4_000  # characters of all differences that a request shows
-MAX_FASTEST_CODE = 4_000  # characters of the fastest attempt's source; longer: of its main kernel
-MAX_IDEA = 300  # characters of a plan where its code is shown
-MAX_TOLD_IDEA = 600  # and where it is not
-MIN_TOLD_ERROR = 0.01  # of the tolerance: less leaves all the room that there is
+ALL_CODE = 12_000  # characters of a request, the node's own included; what it leaves is for others
+LEAST_OTHER_CODE, MOST_OTHER_CODE = 3_000, 6_000  # characters
+CHANGES_SHARE = 1 / 3  # of other code: differences; the fastest attempt has the rest
+MAX_IDEA = 250  # characters of a plan where its code is shown
+MAX_TOLD_IDEA = 400  # and where it is not
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
+COMPILER_SAYS = "the compiler says: "  # the judge's words before a compiler's first error
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
 
@@ -39,32 +41,50 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     """Yield a section for each attempt of the window, below a heading."""
     if work.window:
         yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
-    room = MAX_CHANGES
+    room = int(CHANGES_SHARE * _room_for_others(work))
+    best = _fastest_view(work)
     for number, entry in enumerate(work.window, start=1):
         title = f"Attempt {number}: node {entry.node}, {relation(entry, work)}"
         change = _change(entry, work, room)
         room -= len(change)
         shown = change or _no_code(entry)
-        text = observed("compact/attempt.md", title, entry, shown, work)
+        is_best = best is not None and entry.node == best.node
+        text = observed("compact/attempt.md", title, entry, shown, work, is_told_below=is_best)
         yield PromptSection(kind="attempt", text=text, node=entry.node)
+
+
+def _room_for_others(work: AgentWork) -> int:
+    """Return the characters of code besides the node's own; they follow from its length alone."""
+    left = ALL_CODE - len(shown_source(work))
+    return max(LEAST_OTHER_CODE, min(MOST_OTHER_CODE, left))
+
+
+def _fastest_view(work: AgentWork) -> AttemptView | None:
+    """Return the fastest attempt; None if it is the node.
+
+    A repair, which changes little, needs none of it: the window has what got past the same
+    obstacle.
+    """
+    if isinstance(work, Repair):
+        return None
+    known = [work.node, *work.window, *([] if work.best is None else [work.best])]
+    correct = [one for one in known if one.node and one.score_us is not None]
+    best = min(correct, key=lambda one: (one.score_us or 0.0, one.node), default=None)
+    return None if best is None or best.node == work.node.node else best
 
 
 def fastest(work: AgentWork) -> str:
     """Return the fastest attempt with its code and all that is known of it; "" if it is the node.
 
-    Its code is left out where the window shows its change from the node.  A repair, which changes
-    little, needs none of it: the window has what got past the same obstacle.
+    Its code is left out where the window shows its change from the node.
     """
-    if isinstance(work, Repair):
-        return ""
-    known = [work.node, *work.window, *([] if work.best is None else [work.best])]
-    correct = [one for one in known if one.node and one.score_us is not None]
-    best = min(correct, key=lambda one: (one.score_us or 0.0, one.node), default=None)
-    if best is None or best.node == work.node.node:
+    best = _fastest_view(work)
+    if best is None:
         return ""
     shown = [section.text for section in window_sections(work) if section.node == best.node]
     has_change = any("\n```diff\n" in text for text in shown)
-    code = "Its change of the node is above." if has_change else _code(best)
+    room = int((1 - CHANGES_SHARE) * _room_for_others(work))
+    code = "Its change of the node is above." if has_change else _code(best, work, room)
     title = f"The fastest so far: node {best.node}"
     told = replace(best, advice="") if shown else best  # the window has its idea
     return observed("compact/attempt.md", title, told, code, work, is_whole=True)
@@ -79,22 +99,27 @@ def observed(
     *,
     is_node: bool = False,
     is_whole: bool = False,
+    is_told_below: bool = False,
 ) -> str:
     """Return an attempt: its idea, what is shown of its source, and its result.
 
-    `is_whole`: with all facts about the result, as the node has them.
+    `is_whole`: with all facts about the result, as the node has them.  `is_told_below`: the result
+    stands with the fastest attempt's.
     """
     idea = ledger.one_line(node.advice, MAX_IDEA)
     if not shown:
         idea = ledger.sentences(node.advice, MAX_TOLD_IDEA)
     if is_node and isinstance(work, Repair):  # its part quotes the whole plan
         idea = ""
+    result = "Correct: its figures are below, as those of the fastest so far."
+    if not is_told_below:
+        result = _result(node, work.reference, is_node=is_node, is_whole=is_node or is_whole)
     return fill(
         template,
         title=title,
         origin=f"Its idea: {idea}\n\n" if idea else "",
         source=f"{shown}\n\n" if shown else "",
-        result=_result(node, work.reference, is_node=is_node, is_whole=is_node or is_whole),
+        result=result,
     )
 
 
@@ -103,7 +128,7 @@ def _change(entry: AttemptView, work: AgentWork, room: int) -> str:
     if not entry.source.strip():
         return ""
     lines = difflib.unified_diff(
-        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=2
+        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=1
     )
     difference = "\n".join(list(lines)[2:])  # without the names of files
     if len(difference) > min(room, MAX_DIFFERENCE * len(entry.source)):
@@ -116,16 +141,20 @@ def _no_code(entry: AttemptView) -> str:
     return "" if entry.source.strip() else "(no code was written)"
 
 
-def _code(best: AttemptView) -> str:
-    """Return the source of an attempt; of a long one the kernel that takes the most time."""
-    if len(best.source) <= MAX_FASTEST_CODE:
-        return fenced(best.source).strip()
+def _code(best: AttemptView, work: AgentWork, room: int) -> str:
+    """Return the source of an attempt, or its change of the node.
+
+    Of a source that is long in both forms it is the kernel that takes the most time.
+    """
+    change = _change(best, work, room)
+    if change or len(best.source) <= room:
+        return change or fenced(best.source).strip()
     kernels = best.verdict.facts.kernels if best.verdict.facts is not None else ()
     found = KERNEL_NAME.match(kernels[0].name) if kernels else None
     named = [one for one in definitions_of(best.source) if found and one.name == found[1]]
     lines = best.source.splitlines()
     texts = ["\n".join(lines[one.first - 1 : one.last]) for one in named]
-    fitting = [text for text in texts if len(text) <= MAX_FASTEST_CODE]
+    fitting = [text for text in texts if len(text) <= room]
     if not fitting:
         return ""
     share = f", {kernels[0].share:.0%} of its device time" if kernels[0].share is not None else ""
@@ -134,25 +163,33 @@ def _code(best: AttemptView) -> str:
 
 def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole: bool) -> str:
     verdict = node.verdict
-    lines = (
-        facts.attempt_lines(verdict, reference)
-        if is_whole
-        else facts.brief_lines(verdict, reference)
-    )
+    if is_whole:
+        lines = facts.attempt_lines(verdict, reference, is_node=is_node)
+    else:
+        lines = facts.brief_lines(verdict, reference)
     known = "".join(f"\n{facts.item(line)}" for line in lines)
     if verdict.is_correct:
-        return _time(node, reference) + known
+        return _time(node, reference, is_whole=is_whole) + known
     word = verdict.verdict.replace("_", " ").capitalize()
     outcome = f"{word}: {verdict.reason}".rstrip(": ")
     if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
         return f"{outcome}. The source above is the one that it was to change."
+    if not is_node and verdict.reason:  # of its log, without its source, this says most
+        return f"{outcome}{known}"
     log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
     place = first_error_line(verdict.log, node.source) if is_node else ""
+    outcome = outcome if untold_reason(verdict, log) else word
     parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
     return "\n\n".join(part for part in parts if part)
 
 
-def _time(node: AttemptView, reference: Reference) -> str:
+def untold_reason(verdict: Verdict, log: str) -> str:
+    """Return a failure's reason; "" where the log that is shown has it."""
+    told = verdict.reason.removeprefix(COMPILER_SAYS)
+    return "" if told and told in log else verdict.reason
+
+
+def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
     """Return the time of a correct attempt, and what it is beside PyTorch's and the floor's."""
     verdict = node.verdict
     time = node.score_us if node.score_us is not None else verdict.median_us
@@ -161,7 +198,8 @@ def _time(node: AttemptView, reference: Reference) -> str:
     parts = [f"Correct: {ledger.duration(time)} a call"]
     if node.node:
         parts += ledger.comparisons(time, reference)
-        if verdict.max_error is not None and verdict.max_error >= MIN_TOLD_ERROR:
+        has_errors = is_whole and verdict.facts is not None and verdict.facts.errors
+        if not has_errors and (verdict.max_error or 0.0) >= MIN_TOLD_ERROR:
             parts.append(f"largest error {verdict.max_error:.2g} of the tolerance")
         measured, beside = verdict.median_us, verdict.reference_us
         if measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:

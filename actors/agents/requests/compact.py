@@ -29,6 +29,7 @@ from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import Reference, Role, Task
 
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
+UNITS = ", how busy DRAM (beside a copy) and the tensor cores were in its longest kernel"
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
     Role.CODER: CODE_FORM,
@@ -45,7 +46,7 @@ def compact_request(
     work = with_knowledge(whole_work, knowledge)
     role, instruction, temperature = _part(work)
     sections = [
-        PromptSection(kind="example", text=prompts.read("compact/example.md")),
+        PromptSection(kind="example", text=_example(work)),
         PromptSection(kind="architecture", text=_architecture(work.task, work.reference, lessons)),
     ]
     if blocks:
@@ -90,6 +91,14 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             return Role.CODER, text, SOLO_TEMPERATURE
 
 
+def _example(work: AgentWork) -> str:
+    """Return the form of answers: the same for all roles of a strategy, which has plans or not."""
+    if isinstance(work, Solve):
+        return fill("compact/example.md", plan="", place="lines 31-32")
+    plan = prompts.read("compact/example-plan.md")
+    return fill("compact/example.md", plan=plan, place="span 1")
+
+
 def _backend_notes(task: Task) -> str:
     """Return how candidates are written, for each language that the task allows."""
     notes = []
@@ -132,10 +141,12 @@ def _strides(reference: Reference) -> str:
 def _node(work: AgentWork) -> str:
     spans = marked_spans(work.plan, shown_source(work)) if isinstance(work, Write) else ()
     source = shown_source(work)
+    marks = [f"span {n} = lines {first}-{last}" for n, (first, last) in enumerate(spans, 1)]
+    marked = f"Marked: {', '.join(marks)}." if marks else ""
+    if work.node.node == work.root.node and source == work.task.source:  # all of it is above
+        return f"# Where we stand: {_node_title(work)}\n\n{marked}".strip()
     if source == work.task.source:
-        shown = "The module as given above, with its line numbers."
-        marks = [f"span {n} = lines {first}-{last}" for n, (first, last) in enumerate(spans, 1)]
-        shown += f" Marked: {', '.join(marks)}." if marks else ""
+        shown = f"The module as given above, with its line numbers. {marked}".strip()
     else:
         shown = fenced(numbered(source, spans))
     title = _node_title(work)
@@ -151,7 +162,13 @@ def _node_title(work: AgentWork) -> str:
 def ledger_text(work: AgentWork) -> str:
     """Return all attempts in a line each, and the fastest where it is not the node."""
     text = ""
-    if work.ledger:
+    if work.ledger and not isinstance(work, Repair):  # which follows its plan, whatever others do
         lines = "\n".join(ledger.ledger_lines(work))
-        text = fill("compact/ledger.md", lines=lines, stance=ledger.stance(work)).strip()
+        has_units = any(entry.units for entry in work.ledger)
+        text = fill(
+            "compact/ledger.md",
+            lines=lines,
+            units=UNITS if has_units else "",
+            stance=ledger.stance(work),
+        ).strip()
     return "\n\n".join(part for part in (text, attempts.fastest(work)) if part)

@@ -49,6 +49,9 @@ def with_knowledge(work: W, knowledge: RequestKnowledge) -> W:
         node=_view(work.node, knowledge),
         window=tuple(_view(entry, knowledge) for entry in work.window),
         best=None if work.best is None else _view(work.best, knowledge),
+        ledger=tuple(
+            entry if knowledge.has_profile else replace(entry, units=()) for entry in work.ledger
+        ),
     )
 
 
@@ -80,6 +83,7 @@ def known_verdict(verdict: Verdict, knowledge: RequestKnowledge) -> Verdict:
         facts=replace(
             kept,
             profile_sentences=shown.profile_sentences,
+            unit_shares=shown.unit_shares,
             fault_location=shown.fault_location,
         ),
     )

@@ -13,7 +13,8 @@ from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
 PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
-MAX_LEDGER_IDEA = 200  # characters
+ALL_IDEAS = 4_000  # characters of a ledger's ideas together, about
+LEAST_IDEA, MOST_IDEA = 110, 320  # characters of one; of one under way twice as many
 MAX_REASON = 90
 BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
 SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
@@ -66,7 +67,8 @@ def ledger_lines(work: AgentWork) -> list[str]:
     head = [f"({left_out} earlier attempts are left out)"] if left_out else []
     asked = _asked_of_others(work)
     shown = frozenset(view.node for view in (work.node, *work.window) if view.advice)
-    lines = (_line(entry, work.reference, asked, shown, times) for entry in work.ledger)
+    most = max(LEAST_IDEA, min(MOST_IDEA, ALL_IDEAS // max(1, len(work.ledger))))
+    lines = (_line(entry, work.reference, asked, shown, times, most) for entry in work.ledger)
     marked = [
         f"{line}, the fastest" if entry.score_us is not None and entry.score_us == least else line
         for entry, line in zip(work.ledger, lines, strict=True)
@@ -80,10 +82,14 @@ def _line(
     asked: dict[int, str],
     shown: frozenset[int],
     times: dict[int, float],
+    most: int,
 ) -> str:
-    """Return the line of an attempt; what is `shown` above has its idea and its fault there."""
+    """Return the line of an attempt; what is `shown` above has its idea and its fault there.
+
+    `most`: characters of an idea.  Of an attempt under way there is nothing else to go by.
+    """
     is_shown = entry.outcome is not None and entry.number in shown
-    idea = one_line(entry.idea, MAX_LEDGER_IDEA)
+    idea = sentences(entry.idea, 2 * most) if entry.outcome is None else one_line(entry.idea, most)
     idea = "(above)" if is_shown else idea or asked.get(entry.number, "(its idea is not known yet)")
     if entry.outcome is None:
         stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
@@ -103,6 +109,7 @@ def _figures(
     parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")]
     if entry.parent in times:
         parts.append(f"{times[entry.parent] / score_us:.3g} × parent")
+    parts += [f"{each.unit} {each.share:.0%}" for each in entry.units]
     return ", ".join(parts)
 
 

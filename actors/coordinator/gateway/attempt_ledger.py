@@ -18,7 +18,7 @@ from protocol.values import AttemptView, LedgerEntry
 
 MAX_ENTRIES = 60  # recorded attempts in a request, the latest ones
 MAX_UNDER_WAY = 200  # attempt numbers back in which those under way are looked for
-MAX_IDEA_CHARS = 400
+MAX_IDEA_CHARS = 700
 SHOWS_BEST = (Stage.PLAN, Stage.SOLVE)  # the stages of which the agent sees the fastest source
 # What the ledger calls the stages after the plan.
 SHOWN_STAGES: dict[Stage, Literal["write", "judge"]] = {
@@ -97,6 +97,7 @@ class AttemptLedger:
 
     def _recorded_entry(self, task: str, number: int, order: int) -> LedgerEntry:
         node = self._view(task, number, order)
+        facts = node.verdict.facts
         return LedgerEntry(
             number=number,
             parent=node.parent or ROOT,
@@ -104,6 +105,7 @@ class AttemptLedger:
             outcome=node.verdict.verdict,
             score_us=node.score_us,
             reason="" if node.verdict.is_correct else node.verdict.reason[:MAX_IDEA_CHARS],
+            units=facts.unit_shares if facts is not None else (),
         )
 
     def _under_way(

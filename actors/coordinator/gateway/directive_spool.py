@@ -1,7 +1,7 @@
 """The spool of directives: reads the files that wait, and removes them after the commit.
 
-A file that is no directive (`protocol/directives.py`) is taken, too: it is refused under its name,
-so that its writer learns why, and so that it does not wait for ever.
+A file that is not a directive (`protocol/directives.py`) is taken, too: it is refused under its
+name, so that its writer learns why, and so that it does not wait for ever.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DirectiveSpool:
 
 
 def key_of(path: Path) -> str:
-    """Return the key of a file that is no directive; "" where its name is no key."""
+    """Return the key of a file that is not a directive; "" where its name is not a key."""
     key = path.name.removesuffix(".json")
     return key if KEY_PATTERN.fullmatch(key) else ""
 

@@ -41,7 +41,7 @@ def _has_possible_figures(value: object) -> bool:
 
 def _printable(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _printable(each) for key, each in value.items()}
+        return {_printable(key): _printable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_printable(each) for each in value]
     if isinstance(value, str) and (len(value) > LINE_CHARS or not value.isprintable()):

@@ -96,16 +96,6 @@ class WorkMessages:
             lease=lease, task=self._tasks[name], reference=self._reference(name)
         )
 
-    def _evaluate(
-        self, lease: Lease, task: str, number: int, reference: Reference
-    ) -> messages.Evaluate:
-        candidate = self._store.candidate(task, number)
-        if candidate is None:
-            raise RuntimeError(f"{lease.work} is leased without a candidate")
-        return messages.Evaluate(
-            lease=lease, task=self._tasks[task], source=candidate.source, reference=reference
-        )
-
     def message_for(
         self,
         lease: Lease,
@@ -119,22 +109,36 @@ class WorkMessages:
         `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
         task's best node so far.  `is_stagnant`: whether that has not improved for some attempts.
         """
-        name, number, stage = parse_work(lease.work)
-        task = self._tasks[name]
+        name, _number, stage = parse_work(lease.work)
         if stage is Stage.MEASURE:
-            return messages.MeasureReference(lease=lease, task=task, defer_baselines=True)
-        reference = self._reference(name)
-        if stage is Stage.CONFIRM:
-            return replace(
-                self._evaluate(lease, name, number, reference),
-                rounds=CONFIRM_ROUNDS,
-                most_rounds=MAX_ROUNDS,
+            return messages.MeasureReference(
+                lease=lease, task=self._tasks[name], defer_baselines=True
             )
+        if stage is Stage.CONFIRM:
+            return replace(self._evaluate(lease), rounds=CONFIRM_ROUNDS, most_rounds=MAX_ROUNDS)
         if stage in JUDGED_STAGES:
-            evaluate = self._evaluate(lease, name, number, reference)
-            return replace(evaluate, best_speedup=best_speedup, profile=is_stagnant)
+            return replace(self._evaluate(lease), best_speedup=best_speedup, profile=is_stagnant)
         if stage in WRITING_STAGE:
             return self._amend(lease, WRITING_STAGE[stage], under_way)
+        return self._agent_work(lease, offer, under_way)
+
+    def _evaluate(self, lease: Lease) -> messages.Evaluate:
+        name, number, _stage = parse_work(lease.work)
+        candidate = self._store.candidate(name, number)
+        if candidate is None:
+            raise RuntimeError(f"{lease.work} is leased without a candidate")
+        return messages.Evaluate(
+            lease=lease,
+            task=self._tasks[name],
+            source=candidate.source,
+            reference=self._reference(name),
+        )
+
+    def _agent_work(
+        self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt]
+    ) -> messages.AgentWork:
+        """Return the message for an agent: the node, its window, and what is known besides."""
+        name, number, stage = parse_work(lease.work)
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
         # A repair starts from its node's plan; every other stage needs a source.
@@ -142,21 +146,20 @@ class WorkMessages:
         shown = [n for n in offer.window if n not in (ROOT, parent)]
         ledger = self._ledger.ledger(name, number, stage) if self._ledger else Ledger()
         best = None if ledger.best in (None, parent, *shown) else ledger.best
+        siblings = [a for a in under_way if a.parent == parent and a.number != number]
         return self._request(stage, name, number, offer)(
             lease=lease,
-            task=task,
+            task=self._tasks[name],
             attempt=number,
             node=node_view(name, parent, order),
             root=self._node(name, ROOT),
             # Of earlier attempts than the last one, a reflecting agent sees the reflections only.
             window=tuple(self._view(name, n, order) for n in shown if stage is not Stage.REFLECT),
-            reference=self._reference_shown(reference, name, number, stage),
+            reference=self._reference_shown(name, number, stage),
             seed=offer.seed,
             completed_calls=self._activity.calls(lease.work),
             tried=self._tried(name, under_way),
-            planned=self._planned(
-                name, [a for a in under_way if a.parent == parent and a.number != number]
-            ),
+            planned=self._planned(name, siblings),
             person_advice=self._advice(name, parent, stage, order),
             ledger=ledger.entries,
             ledger_left_out=ledger.left_out,
@@ -258,14 +261,13 @@ class WorkMessages:
             above = self._node(task, above.parent)
         return node if above is node else replace(node, source=above.source)
 
-    def _reference_shown(
-        self, reference: Reference, task: str, number: int, stage: Stage
-    ) -> Reference:
+    def _reference_shown(self, task: str, number: int, stage: Stage) -> Reference:
         """Return the reference as it was when an attempt's decision was made.
 
         Baselines that arrived later are left out, so an attempt that is leased again has the same
         request, and a stored run's requests can be made again.
         """
+        reference = self._reference(task)
         decided = reference.baselines_decided
         if not decided or self._directives.order_of(task, number, stage) > decided:
             return reference

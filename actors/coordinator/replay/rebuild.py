@@ -19,7 +19,7 @@ from actors.coordinator.search.search_events import (
     ReferenceReady,
     StageEnded,
 )
-from actors.coordinator.search.steering import NodeSteered, SourceInjected, SteeringEvent
+from actors.coordinator.search.steering_events import NodeSteered, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT
 from actors.coordinator.storage.decisions import Decision
 from protocol.values import GiveUpScope
@@ -147,7 +147,7 @@ class DecisionReplay:
             self._confirm_pending()
 
     def _steer(self, event: SteeringEvent) -> list[Instruction]:
-        """Hand a person's wish to the search, which is restored first if it was over."""
+        """Hand a directive to the search, which is restored first if it was over."""
         if self._search.finished:
             self._restore_search()
         if isinstance(event, SourceInjected):

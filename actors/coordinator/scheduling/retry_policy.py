@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from actors.coordinator.scheduling.leases import GrantedLease, LeaseEnd
 
-MAX_FAILED_TRIES = 2  # after so many failures of the task's own module, work is not leased again
+MAX_FAILED_TRIES = 2  # failures of the task's own module, after which work is not leased again
 MAX_REFUNDS = 3  # of one piece of work: beyond that, the work may be what silences evaluators
-MAX_LOSSES = 2  # after so many evaluators were lost while it ran, a candidate is not leased again
-# So many whole machines may fall away while a candidate runs: beyond that, it may be the cause.
+MAX_LOSSES = 2  # evaluators lost while a candidate ran, after which it is not leased again
+# Whole machines that may fall away while a candidate runs: beyond that, it may be the cause.
 MAX_MACHINE_LOSSES = 5
 
 

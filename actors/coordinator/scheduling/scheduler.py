@@ -40,9 +40,20 @@ BACKGROUND_MINOR = 2  # peers of an older protocol do not know background work
 class Scheduler:
     """Every peer, every lease, and the work that waits for a free peer."""
 
-    def __init__(self, *, lease_s: float, epoch: int, kind_memory_s: float = KIND_MEMORY_S) -> None:
-        """`kind_memory_s`: how long work waits for a device of the kind that it is for."""
+    def __init__(
+        self,
+        *,
+        lease_s: float,
+        epoch: int,
+        kind_memory_s: float = KIND_MEMORY_S,
+        has_background: bool = True,
+    ) -> None:
+        """`kind_memory_s`: how long work waits for a device of the kind that it is for.
+
+        `has_background`: whether background work is leased; else it waits for another start.
+        """
         self.lease_s = lease_s
+        self._has_background = has_background
         self.peers: dict[str, Peer] = {}
         self._leases = LeaseTable(lease_s=lease_s, epoch=epoch)
         self.grants: Mapping[str, GrantedLease] = self._leases.grants  # by work
@@ -79,8 +90,11 @@ class Scheduler:
         """
         roles = {*local_roles, *(peer.role for peer in self.peers.values())}
         return not self.grants and not any(
-            self._queue.has_waiting(role) or self._queue.has_background(role) for role in roles
+            self._queue.has_waiting(role) or self._is_background_due(role) for role in roles
         )
+
+    def _is_background_due(self, role: Role) -> bool:
+        return self._has_background and self._queue.has_background(role)
 
     def grant_leases(self, now: float) -> list[GrantedLease]:
         """Lease waiting work to peers with credit, the least loaded first.
@@ -100,7 +114,7 @@ class Scheduler:
                 least_loaded.add(peer)
             for peer in unfit:
                 least_loaded.add(peer)
-            if self._queue.has_background(role):
+            if self._is_background_due(role):
                 granted += self._grant_background(role, now)
         return granted
 

@@ -4,8 +4,8 @@ Tasks go in the order of their first work, so that a run of many tasks finishes 
 other.  An evaluator's latest task goes before that order: the task's reference is warm there, and
 warming up another reference takes seconds and, for some tasks, gigabytes.
 
-Background work (baselines, confirmations) has queues of its own.  The scheduler looks at them only
-for peers that have nothing else to do.
+Background work (confirmations, then baselines) has queues of its own.  The scheduler looks at them
+only for peers that have nothing else to do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from actors.coordinator.scheduling.workers import Peer
 from protocol.values import Role
 
-KIND_MEMORY_S = 60.0  # work waits so long for a device of its kind; then any device may have it
+KIND_MEMORY_S = 60.0  # how long work waits for a device of its kind; then any device may have it
 MAX_MIXED_LEASES = 2  # of one evaluator, when they are of several tasks
 
 
@@ -28,6 +28,7 @@ class Placement:
     kind: str = ""  # the fingerprint of a device; "": any
     trusted: bool = False  # on the run's own machine, as long as a worker there can do it
     is_background: bool = False  # of an idle peer only, and it gives way to other work
+    is_last: bool = False  # background work that other background work goes before
 
 
 ANY_WORKER = Placement()
@@ -97,13 +98,15 @@ class WorkQueue:
         order: dict[str, int] = {}
         self._waiting = {role: TaskQueues(order) for role in Role}
         self._background = {role: TaskQueues(order) for role in Role}
+        self._last = {role: TaskQueues(order) for role in Role}
         self._placements: dict[str, tuple[Role, Placement]] = {}
         self._kind_seen_at: dict[str, float] = {}  # of the kinds that work has waited for
         self._peers_by_task: Counter[str] = Counter()  # task -> evaluators with that latest task
 
     def __len__(self) -> int:
         """Return the number of pieces of work that are not leased."""
-        return sum(map(len, (*self._waiting.values(), *self._background.values())))
+        queues = (self._waiting, self._background, self._last)
+        return sum(len(queue) for by_role in queues for queue in by_role.values())
 
     def add(
         self, work: str, role: Role, placement: Placement = ANY_WORKER, *, first: bool = False
@@ -113,7 +116,8 @@ class WorkQueue:
         self._placements[work] = role, placement
         if is_leased:
             return  # restored with its lease, before its placement was known
-        queues = self._background if placement.is_background else self._waiting
+        background = self._last if placement.is_last else self._background
+        queues = background if placement.is_background else self._waiting
         queues[role].add(work, first=first)
 
     def restore(self, work: str, role: Role) -> None:
@@ -140,7 +144,7 @@ class WorkQueue:
 
     def has_background(self, role: Role) -> bool:
         """Whether background work waits for that role."""
-        return bool(self._background[role])
+        return bool(self._background[role] or self._last[role])
 
     def is_background(self, work: str) -> bool:
         """Whether work that is not done gives way to other work."""
@@ -152,7 +156,8 @@ class WorkQueue:
 
     def take_background(self, peer: Peer, now: float) -> str | None:
         """Remove and return background work for a peer; None when none suits it."""
-        return self._take(peer, self._background[peer.role], now)
+        work = self._take(peer, self._background[peer.role], now)
+        return self._take(peer, self._last[peer.role], now) if work is None else work
 
     def _take(self, peer: Peer, queues: TaskQueues, now: float) -> str | None:
         if peer.paused_until > now:

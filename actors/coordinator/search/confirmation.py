@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from actors.coordinator.search.leaderboard import Leaderboard
 from actors.coordinator.search.tree import ROOT, Tree
 
-CONFIRMED_LEADERS = 3  # at most so many of the best nodes are confirmed
+CONFIRMED_LEADERS = 3  # the largest number of best nodes that are confirmed
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from actors.coordinator.search.search_events import (
     ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.search.steering import (
+from actors.coordinator.search.steering_events import (
     Boosts,
     BudgetChanged,
     NodeSteered,
@@ -321,7 +321,7 @@ class Search:
     # --- a person's directives ---------------------------------------------------------------
 
     def _steer(self, event: NodeSteered | BudgetChanged) -> list[Instruction]:
-        """Take in a wish; it may begin attempts, or end the task.
+        """Take in a directive; it may begin attempts, or end the task.
 
         A rejected winner has to be followed by another one, also after the end of the task.
         """

@@ -1,6 +1,6 @@
 """What happens to a search: results of the work that it asked for.
 
-The wishes of a person are in `steering.py`.
+The events of a person's directives are in `steering_events.py`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which wish about a node a search can't fulfil, and why.  Pure."""
+"""Which directive about a node a search can't carry out, and why.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from actors.coordinator.search.search import Search
-from actors.coordinator.search.steering import NodeVerb
+from actors.coordinator.search.steering_events import NodeVerb
 from actors.coordinator.search.tree import ROOT, Node, Tree
 
 

@@ -36,7 +36,7 @@ class Node:
     pending: int = 0  # children under way
     failed: int = 0  # evaluated children that failed
     closed: bool = False  # an agent gave up on it, or a person rejected it
-    rejected: bool = False  # a person rejected it: it is no leader either
+    rejected: bool = False  # a person rejected it: it is not a leader either
     prunes: int = 0  # how many nodes that a person pruned have it in their subtrees
 
     @property

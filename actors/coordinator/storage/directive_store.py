@@ -2,7 +2,7 @@
 
 A row of `directive` is written in the transaction of its effects.  It also says where it stands
 among the decisions of its task, so that a restarted coordinator and a replay apply it at the same
-place.  Runs of older versions have none of these tables, which reads as no directive.
+place.  Runs of older versions have none of these tables, which reads as a run without directives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from actors.coordinator.search.steering import NodeSteered, NodeVerb, SourceInjected
+from actors.coordinator.search.steering_events import NodeSteered, NodeVerb, SourceInjected
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.store import NodeRow
@@ -133,7 +133,7 @@ class DirectiveStore:
         self._rows = None
 
     def add_unreadable(self, key: str, reason: str, at: float) -> None:
-        """Record a file of the spool that is no directive."""
+        """Record a file of the spool that is not a directive."""
         self._db.insert(
             "directive",
             key=key,

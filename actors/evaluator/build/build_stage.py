@@ -32,6 +32,7 @@ from actors.evaluator.sandbox.child_client import (
 )
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
+from actors.work_context import EvaluationContext
 from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says
@@ -211,3 +212,14 @@ class BuildStage:
 def _build_text(source: str, modules: Mapping[str, str]) -> str:
     """Return all the text that a build depends on."""
     return "\0".join([source, *(text for pair in sorted(modules.items()) for text in pair)])
+
+
+def log_build(built: BuildResult, context: EvaluationContext) -> None:
+    """Log how a candidate was built, and how long it waited for that."""
+    context.log_step(
+        "built" if built.fault is None else "not built",
+        how=built.how,
+        seconds=round(built.seconds, 3),
+        waited_for_a_build_slot_s=round(built.waited_s, 1) if built.waited_s > 1.0 else None,
+        reason=built.fault.reason[:200] if built.fault else None,
+    )

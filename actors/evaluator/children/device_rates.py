@@ -7,13 +7,17 @@ call of the task has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from statistics import median
 
 import torch
 from msgspec.structs import replace
 
+from actors.evaluator.children import task_cost
+from actors.evaluator.children.cluster_limits import active_clusters
+from actors.evaluator.children.product_kernels import PRODUCTS as INSTRUCTIONS
+from actors.evaluator.children.product_kernels import ProductKernel
 from actors.evaluator.children.read_kernels import ReadKernels
 from protocol.facts import DeviceRates, MatrixPrecision
 from protocol.values import DeviceKind
@@ -111,10 +115,17 @@ def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bo
         rates = _reads(timer, cache_bytes, rates)
         cached, products = _cached_copy_rate(timer, cache_bytes), _matrix_rates(timer)
         copy = _copy_rate(timer, cache_bytes)
+        instructions = _instruction_rates(timer)
     if copy is not None and cached is not None and cached < copy:
         cached = None  # a cache that is slower than memory was not measured, but disturbed
     found = replace(
-        rates, copy_gb_s=copy, cached_copy_gb_s=cached, cache_bytes=cache_bytes, tflops=products
+        rates,
+        copy_gb_s=copy,
+        cached_copy_gb_s=cached,
+        cache_bytes=cache_bytes,
+        tflops=products,
+        instruction_tflops=instructions,
+        clusters=_clusters(timer),
     )
     return found, timer.is_settled and bool(products) and copy is not None
 
@@ -234,7 +245,7 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
         size = MATRIX_SIZE[timer.device]
         if timer.device == "cuda" and precision == "float32":
             size = FLOAT32_SIZE
-        with suppress(RuntimeError), _tf32(tf32):
+        with suppress(RuntimeError), task_cost.tf32_products(tf32):
             left, right = (
                 torch.rand(size, size, device=timer.device, dtype=dtype) for _side in range(2)
             )
@@ -244,15 +255,24 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
     return found
 
 
-@contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    """Set whether float32 products use TF32 on a card, and set it back."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def _instruction_rates(timer: RateTimer) -> dict[str, float]:
+    """Return 10^12 operations a second of tensor cores' instructions alone; {} on a host."""
+    found: dict[str, float] = {}
+    for name, product in INSTRUCTIONS.items() if timer.device == "cuda" else ():
+        if timer.is_late:
+            continue
+        # A card without the instruction, and a torch that loads no PTX, leave the figure out.
+        with suppress(RuntimeError):
+            kernel = ProductKernel(product)
+            found[name] = _rounded(kernel.flops / timer.seconds(kernel.run, 1) / 1e12)
+    return found
+
+
+def _clusters(timer: RateTimer) -> dict[int, int]:
+    if timer.device == "cuda":
+        with suppress(RuntimeError):
+            return active_clusters()
+    return {}
 
 
 def _rounded(figure: float) -> float:

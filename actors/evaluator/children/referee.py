@@ -10,20 +10,21 @@ import linecache
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
-from actors.evaluator.children import correctness
+from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.output_difference import describe_difference
+from actors.evaluator.children.random_state import RandomStart
+from actors.evaluator.children.reference_round import ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import (
     InputsBefore,
     clone,
-    has_same_bytes,
     to_buffer,
 )
 from actors.evaluator.children.timing_memory import TimingMemory
@@ -36,6 +37,7 @@ from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
     Compared,
+    CompareState,
     ComputeExpected,
     DescribeDevice,
     DescribeTask,
@@ -78,17 +80,6 @@ MAX_UNUSED_BYTES = 1 << 32
 # as much time besides the call: with a quarter of this a speed-up of 2 came out as 0 to 1.3.
 HOST_BLOCK_BYTES = 1 << 27
 Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
-RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
-
-
-class ReferenceRound:
-    """One draw of inputs, and the reference's outputs for it."""
-
-    def __init__(self, inputs: list[object]) -> None:
-        self.inputs = inputs
-        self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
-        self.eager: object = None
-        self.exact: object = None
 
 
 class Referee:
@@ -131,6 +122,9 @@ class Referee:
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
+            CompareState: lambda order, carried: module_updates.compare_state(
+                self._task_module, order.names, carried[0]
+            ),
             ForgetDraws: lambda order, _: self._forget(order),
         }
 
@@ -199,17 +193,21 @@ class Referee:
                 "Model.forward gives different outputs for the same inputs, parameters and seed: "
                 "nothing can be compared with it"
             )
-        task.find_precision(inputs)
+        task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
+        updated = module_updates.updated_layout(task)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
+        is_repeated = steady or task_randomness.is_repeated(task, order.seed)
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
             inputs=layout,
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
+            is_repeated=is_repeated,
+            updated=updated,
             aliases=self._aliases,
             has_double=task.has_double,
             working_bytes=task.working_bytes,
@@ -217,7 +215,7 @@ class Referee:
             form=task.form,
             fills_on_card=task.fills_on_card,
             notes=(
-                *(() if steady else (RANDOM_OUTPUTS,)),
+                *task_randomness.randomness_notes(is_deterministic=steady, is_repeated=is_repeated),
                 *task.form_notes,
                 *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
             ),
@@ -278,12 +276,19 @@ class Referee:
         drawn = self._rounds[order.draw]
         task = self._task_module
         if drawn.eager is None:
-            before = InputsBefore(drawn.inputs)
+            before, start = InputsBefore(drawn.inputs), self._random_start(drawn, order)
             if task.has_double:
-                drawn.exact = task.double_outputs(clone(drawn.inputs), order.seed)
-            drawn.eager = task.eager_outputs(drawn.inputs, order.seed)
+                drawn.exact = task.double_outputs(clone(drawn.inputs), start)
+            drawn.eager = task.eager_outputs(drawn.inputs, start)
             drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
+
+    def _random_start(self, drawn: ReferenceRound, order: ComputeExpected) -> RandomStart:
+        if not order.calls_before:
+            return order.seed
+        return task_randomness.random_state_after(
+            self._task_module, drawn.inputs, order.seed, order.calls_before
+        )
 
     def _forget(self, order: ForgetDraws) -> None:
         for number in range(order.draw, order.draw + order.count):
@@ -324,9 +329,7 @@ class Referee:
     def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
-            found = _compare_inputs(drawn, got)
-            drawn.inputs = []  # they are compared last
-            return found
+            return drawn.compare_inputs(got)
         return self._compare_outputs(drawn, got, order)
 
     def _compare_outputs(
@@ -350,17 +353,6 @@ class Referee:
                 )
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if order.share else None)
-
-
-def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:
-    inputs = tensor_bytes.tensors_in(drawn.inputs)
-    for number, (mine, own, is_written) in enumerate(
-        zip(got, inputs, drawn.is_written, strict=True)
-    ):
-        # Where the task's own module writes to an input, a candidate may write to it or not.
-        if not is_written and not has_same_bytes(mine, own):
-            return Compared(reason=f"input {number} is changed by the call")
-    return Compared()
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:

@@ -20,7 +20,6 @@ import torch
 from actors.evaluator.children import profiler
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.exception_reports import describe_exception
-from actors.evaluator.children.random_fills import large_fills
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
     malloc,
@@ -30,6 +29,7 @@ from actors.evaluator.children.tensors import (
 )
 from actors.evaluator.children.tensors.arena import Arena
 from actors.evaluator.children.tensors.input_slots import SlotMemory
+from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.redzones import RedZones
 from actors.evaluator.children.tensors.tensor_copies import to_device
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
@@ -37,6 +37,7 @@ from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
+    AwaitCall,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
@@ -59,9 +60,11 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseTensors,
     SetInputs,
     SlotsMapped,
+    StateWritten,
     TakeProfile,
     ToRunner,
     UseArena,
+    WriteState,
     WriteTensors,
 )
 from actors.prctl import PR_SET_DUMPABLE, prctl
@@ -150,11 +153,13 @@ class Runner:
         self.device = device
         self._class: object = None
         self._made: object = None  # the module itself
+        self._loaded: dict[str, torch.Tensor] = {}  # its tensors, by the names of the task's
         self._form = CallForm()
         self._module: object = None  # what is called: the module, or what differentiates it
         self._slots: dict[int, tuple[object, ...]] = {}
         self._layouts: dict[int, object] = {}
         self._checked_outputs: dict[int, object] = {}  # outputs of checked calls, by their number
+        self._redzones: RedZones | None = None  # around the last checked call's tensors
         self._outputs: list[object] = []  # of the last block, by slot
         self._handed_over: list[object] = []  # what the judge takes for the outputs of a block
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
@@ -174,6 +179,7 @@ class Runner:
             CopySlots: lambda order, _: self._copy_slots(order.count),
             UseArena: lambda order, carried: self._use_arena(order, carried[0]),
             CallOnce: lambda order, _: self._call_once(order),
+            AwaitCall: lambda _order, _: self._await_call(),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
             TakeProfile: lambda order, _: self._profile(order),
@@ -182,6 +188,7 @@ class Runner:
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
             WriteTensors: lambda order, carried: self._write_tensors(order, carried[0]),
+            WriteState: lambda order, carried: self._write_state(order, carried[0]),
         }
 
     def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
@@ -211,7 +218,8 @@ class Runner:
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
-        return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
+        answer, self._loaded = parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
+        return answer
 
     def _compile_module(self, mode: str) -> None:
         torch.compiler.reset()  # what another mode compiled
@@ -228,7 +236,11 @@ class Runner:
         from actors.evaluator.children.release_checks import gpu_release_checks
 
         return gpu_release_checks.run_check(
-            sys.modules["candidate"], self.device, order.name, order.case
+            sys.modules["candidate"],
+            self.device,
+            order.name,
+            order.case,
+            fills_on_card=order.fills_on_card,
         )
 
     # --- inputs ------------------------------------------------------------------------------
@@ -276,18 +288,21 @@ class Runner:
 
     # --- calls and outputs -------------------------------------------------------------------
 
-    def _call_once(self, order: CallOnce) -> CallReturned:
+    def _call_once(self, order: CallOnce) -> CallReturned | None:
         seed_all(order.seed)
         # The output before is kept for one more comparison: this call must not have changed it.
         kept = {k: v for k, v in self._checked_outputs.items() if k == order.keep - 1}
         self._checked_outputs = kept
-        redzones = RedZones(self.device, order.guard) if order.guard else None
+        self._redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():
-            output = self._module(*self._slots[order.slot])  # type: ignore[operator]
+            kept[order.keep] = self._module(*self._slots[order.slot])  # type: ignore[operator]
+        return self._await_call() if order.waits else None
+
+    def _await_call(self) -> CallReturned:
         self._synchronize()
-        kept[order.keep] = output
+        redzones, self._redzones = self._redzones, None
         return CallReturned(
-            output=tensor_bytes.layout_of(output),
+            output=tensor_bytes.layout_of(self._checked_outputs[max(self._checked_outputs)]),
             redzone_breach=redzones.breach() if redzones else "",
         )
 
@@ -300,6 +315,8 @@ class Runner:
             torch.cuda.empty_cache()
 
     def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
+        if order.seed is not None:
+            seed_all(order.seed)
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
         # Each output replaces the slot's last one, and others stay: all that is freed in a block
@@ -345,6 +362,11 @@ class Runner:
         else:
             value = self._checked_outputs[order.number]
         tensor_bytes.write(value, region, order.limit)
+
+    def _write_state(self, order: WriteState, region: int) -> StateWritten:
+        state = parameter_loading.state_of(self._made, self._loaded, order.names)
+        tensor_bytes.write(state, region, order.limit)
+        return StateWritten(state=tensor_bytes.layout_of(state))
 
     def _synchronize(self) -> None:
         if self.device == "cuda":

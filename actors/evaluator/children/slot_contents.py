@@ -5,8 +5,8 @@ takes as long as copying.  What holds for the element at one place of every draw
 A factor for each slot makes floating values differ from those of all others (`slot_scaling`).
 What is a property of many elements (sorted, distinct, rows that add up to one) may not.  A task
 with such a tensor, or which does not work on the mix, has a draw of its own in each slot: of two
-draws a candidate could remember all that it computes from the tensor.  Trusted; runs in the
-referee.
+draws a candidate could remember all that it computes from the tensor.  So it is with values that
+no factor makes different (tokens).  Trusted; runs in the referee.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.task_errors import UnsuitableTaskError
-from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors import mixing_kernel, tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
 from actors.evaluator.ipc.layout_checks import (
@@ -50,6 +50,9 @@ TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half pre
 # the speed of a copy.
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 MIN_WORDS = 1 << 12
+# On a host slots are written in pieces: so many bytes in all slots together, in each at least so
+# many.  On a card, where 12 GiB take 20 ms, pieces of 24 MB made that 52 ms.
+PIECE_BYTES, MIN_PIECE_BYTES = 1 << 21, 1 << 14
 
 
 class MixedTensor:
@@ -96,11 +99,30 @@ class MixedTensor:
             places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
-        torch.where(self._chosen, first, second, out=places)
-        self._scaled(places, self._factors)
+        if not mixing_kernel.mix(places, (first, second), self._chosen, self._factors):
+            self._mix_in_pieces(places, first, second)
         if self._last is not None:
             turned = self._turned(self._last, self._chosen, first, second)
             places.scatter_(1, self._last, self._scaled(turned, self._factors))
+
+    def _mix_in_pieces(
+        self, places: torch.Tensor, first: torch.Tensor, second: torch.Tensor
+    ) -> None:
+        """Mix into all slots, piece by piece: what is mixed is in the cache when it is scaled."""
+        piece_bytes = PIECE_BYTES // len(places)
+        pieces = 1
+        if piece_bytes >= MIN_PIECE_BYTES and not places.is_cuda:
+            pieces = -(-len(first) * first.element_size() // piece_bytes)
+        chosen = self._chosen.expand(places.shape)
+        for is_first, one, other, place in zip(
+            chosen.tensor_split(pieces, 1),
+            first.tensor_split(pieces),
+            second.tensor_split(pieces),
+            places.tensor_split(pieces, 1),
+            strict=True,
+        ):
+            torch.where(is_first, one, other, out=place)
+            self._scaled(place, self._factors)
 
     def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
         """Multiply the values in their memory; return the words."""
@@ -179,24 +201,23 @@ class SlotContents:
             tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
             tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
             self._tensors.append(tensor)
-        if not any(tensor.is_mixed for tensor in self._tensors) or self._has_few_contents():
-            return False
-        if works_on(self.values(self._tried(first, second))):
-            self.is_mixing = True
-        elif any(tensor.is_scaled for tensor in self._tensors):
-            for tensor in self._tensors:
-                tensor.is_scaled = False
-            works = not self._has_few_contents() and works_on(
-                self.values(self._tried(first, second))
-            )
-            self.is_mixing = works
+        self.is_mixing = not self._has_values_again() and works_on(
+            self.values(self._tried(first, second))
+        )
         return self.is_mixing
 
-    def _has_few_contents(self) -> bool:
-        """Whether two draws make so few mixes of a tensor that calls would share one."""
-        return any(
-            tensor.is_mixed and not tensor.is_scaled and math.prod(tensor.leaf.shape) < FEW_ELEMENTS
-            for tensor in self._tensors
+    def _has_values_again(self) -> bool:
+        """Whether calls would share values of which a candidate could keep what it computes.
+
+        Values without a factor are those of two draws: tokens, for example.  Beside others that
+        have one they are accepted where draws are slow, unless they are so few that calls share
+        whole tensors.
+        """
+        again = [each for each in self._tensors if each.is_mixed and not each.is_scaled]
+        return (
+            not any(each.is_scaled for each in self._tensors)
+            or any(math.prod(each.leaf.shape) < FEW_ELEMENTS for each in again)
+            or bool(again and self.draw_s <= CHEAP_DRAW_S)
         )
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:

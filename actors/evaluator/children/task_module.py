@@ -15,11 +15,13 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, placed
-from actors.evaluator.children.random_fills import LARGE_STATE_BYTES, large_fills
+from actors.evaluator.children.random_state import RandomStart, start_from
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
+from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
 from actors.evaluator.ipc.card_memory import TaskBytes
@@ -86,7 +88,7 @@ class TaskModule:
             self._find_gradients(seed)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
-        self._draws_on_device = self.device == "cuda" and self._can_draw_on_device(seed)
+        self._draws_on_device = can_draw_on(self.device, lambda: self._layout_draws(seed))
 
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
@@ -141,26 +143,10 @@ class TaskModule:
         """Call `model` on inputs as this task's calls are."""
         return call_of(model, model, self.form)(*inputs)
 
-    def _can_draw_on_device(self, seed: int) -> bool:
-        """Whether `get_inputs` draws the same layout on the card, hundreds of times faster.
-
-        Its own layout is drawn without bytes where that works: a host draws 8 GB in ten seconds.
-        """
-        fast = self._layout_drawn_on(self.device, seed)
-        own = fast and (self._layout_drawn_on("meta", seed) or self._layout_drawn_on("cpu", seed))
-        return fast is not None and fast == own
-
-    def _layout_drawn_on(self, device: str, seed: int) -> Layout | None:
-        """Return the layout that `get_inputs` draws on a device, as on none; None: it fails."""
-        try:
-            with torch.device(device):
-                drawn = self._drawn_inputs(seed)
-                if self.form.backward:
-                    drawn.append(self._output_gradients(seed))
-        # A task may fail in any way on a default device (numpy, a generator of its own).
-        except Exception:  # noqa: BLE001
-            return None
-        return layout_of(map_tensors(drawn, lambda each: each.to("meta")))
+    def _layout_draws(self, seed: int) -> list[object]:
+        """Draw what a call is given, to see its layout."""
+        drawn = self._drawn_inputs(seed)
+        return [*drawn, self._output_gradients(seed)] if self.form.backward else drawn
 
     def inputs(self, seed: int, kind: InputKind = "plain") -> list[object]:
         """Draw inputs."""
@@ -221,12 +207,14 @@ class TaskModule:
 
     # --- outputs -----------------------------------------------------------------------------
 
-    def eager_outputs(self, inputs: list[object], seed: int) -> object:
-        """Return the module's outputs; the call may change the inputs."""
-        seed_all(seed)
+    def eager_outputs(
+        self, inputs: list[object], start: RandomStart, model: torch.nn.Module | None = None
+    ) -> object:
+        """Return the outputs of the module, or of a copy; the call may change the inputs."""
+        start_from(start)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
-            return clone(self.call(self.model, inputs))
+            return clone(self.call(self.model if model is None else model, inputs))
 
     def aliases(self, inputs: list[object], seed: int) -> tuple[bool, ...]:
         """Return for each output whether it is in an input's memory: a view, or in place."""
@@ -238,18 +226,22 @@ class TaskModule:
         outputs_at = [each.untyped_storage().data_ptr() for each in tensors_in(returned)]
         return tuple(place in inputs_at - {0} for place in outputs_at)
 
-    def double_outputs(self, inputs: list[object], seed: int) -> object:
+    def double_outputs(self, inputs: list[object], start: RandomStart) -> object:
         """Return the outputs in float64, None where there is no such version."""
-        return self._double(inputs, seed) if self.has_double else None
+        return self._double(inputs, start) if self.has_double else None
 
-    def _double(self, inputs: list[object], seed: int) -> object:
+    def _double(self, inputs: list[object], start: RandomStart) -> object:
         model = copy.deepcopy(self.model).double()
-        seed_all(seed)
+        start_from(start)
         with torch.no_grad():
             return clone(self.call(model, as_double(inputs)))
 
-    def find_precision(self, inputs: list[object]) -> None:
-        """Find out whether the module works in float64."""
+    def find_precision(self, inputs: list[object], *, is_random: bool = False) -> None:
+        """Find out whether the module works in float64.
+
+        `is_random`: it draws random numbers.  Those of float64 may be others than the task's own:
+        then its outputs in float64 say nothing, and an error against them would allow any error.
+        """
         held = [*tensors_in(inputs), *self.model.parameters()]
         sizes = TaskBytes(
             inputs=sum(each.nbytes for each in tensors_in(inputs)),
@@ -273,6 +265,8 @@ class TaskModule:
             tensor.dtype in (torch.float64, torch.complex128) or not tensor.is_floating_point()
             for tensor in tensors_in(exact)
         )
+        if is_random:
+            self.has_double = self.has_double and self.runs_on(inputs, 0)
 
     def is_deterministic(self, inputs: list[object], seed: int | None) -> bool:
         """Whether the same inputs give the same outputs, seeded alike or (None) not at all."""
@@ -291,11 +285,7 @@ class TaskModule:
             self.working_bytes = max(0, peak.bytes() - self._output_bytes)
             results.append(clone(returned))
             del given, returned  # before the next call
-        first, second = map(tensors_in, results)
-        return all(
-            a.shape == b.shape and not correctness.compare(b, a, None, "").reason
-            for a, b in zip(first, second, strict=True)
-        )
+        return are_equal(*results)
 
     def runs_on(self, inputs: list[object], seed: int) -> bool:
         """Whether outputs are finite and eager's own error is small enough to compare with."""
@@ -325,6 +315,14 @@ class TaskModule:
             return False
         del plain  # what they take is free
         return self.runs_on(other, seed)
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Whether a task's outputs differ by no more than is tolerated."""
+    return all(
+        a.shape == b.shape and not correctness.compare(b, a, None, "").reason
+        for a, b in zip(tensors_in(first), tensors_in(second), strict=True)
+    )
 
 
 def require_transferable(where: str, layout: Layout) -> None:

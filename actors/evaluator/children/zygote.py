@@ -36,6 +36,7 @@ def import_everything() -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
+    gc.disable()  # collections take a third of the imports' time, and find next to nothing
     # What torch imports at the first calls on the meta device.  Each referee would do it for the
     # memory that its task needs, which takes 0.6 s and more.
     import torch.fx.experimental.symbolic_shapes  # noqa: F401
@@ -44,8 +45,8 @@ def import_everything() -> None:
     from actors.evaluator.children.tensors import vector_math
 
     vector_math.choose_kernels()  # before any child could do so with several threads
-    gc.collect()
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
+    gc.enable()
 
 
 def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> None:
@@ -145,7 +146,11 @@ def main(arguments: list[str]) -> int:
     os.chdir(scratch)
     kind: DeviceKind = "cuda" if device == "cuda" else "cpu"
     with probe.probing(kind, scratch, tuple(arguments[2:])) as probed:
+        # Trusted modules are compiled for the next start, too, where the installation has not done
+        # that (uv does not): without that the imports take 2.5 times as long.
+        sys.dont_write_bytecode = False
         import_everything()
+        sys.dont_write_bytecode = True
         if kind == "cuda":
             _load_arena_allocator(scratch)
         ready = probed()

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -20,9 +21,12 @@ from protocol.atomic_file import write_atomically
 from protocol.facts import DeviceRates
 from protocol.values import Device, Value
 
-VERSION = 2  # of the measuring method; files of another version are not used
+VERSION = 3  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 14
 UNSETTLED_S = 3600.0  # on a machine that stays busy, not every process measures for seconds
+
+
+Name = TypeVar("Name", bound=str)
 
 
 class RatesFile(Value, frozen=True, kw_only=True):
@@ -108,16 +112,13 @@ def has_possible_rates(rates: DeviceRates) -> bool:
         *(rates.copy_gb_s, rates.cached_copy_gb_s, rates.launch_us, rates.next_launch_us),
         *(rates.read_gb_s, rates.cached_read_gb_s, rates.shared_read_gb_s),
         *(rates.graph_launch_us, rates.empty_call_us, *rates.tflops.values()),
+        *(*rates.instruction_tflops.values(), *rates.clusters.values()),
     ]
     return all(figure is None or (math.isfinite(figure) and figure > 0) for figure in known)
 
 
 def better_rates(one: DeviceRates, other: DeviceRates) -> DeviceRates:
     """Return the better figure of each pair: the higher rate, the shorter time."""
-    products = {
-        precision: max(one.tflops.get(precision, 0.0), other.tflops.get(precision, 0.0))
-        for precision in {**one.tflops, **other.tflops}
-    }
     return DeviceRates(
         copy_gb_s=_best(max, one.copy_gb_s, other.copy_gb_s),
         cached_copy_gb_s=_best(max, one.cached_copy_gb_s, other.cached_copy_gb_s),
@@ -129,9 +130,15 @@ def better_rates(one: DeviceRates, other: DeviceRates) -> DeviceRates:
         next_launch_us=_best(min, one.next_launch_us, other.next_launch_us),
         graph_launch_us=_best(min, one.graph_launch_us, other.graph_launch_us),
         empty_call_us=_best(min, one.empty_call_us, other.empty_call_us),
-        tflops=products,
+        tflops=_highest(one.tflops, other.tflops),
+        instruction_tflops=_highest(one.instruction_tflops, other.instruction_tflops),
+        clusters=other.clusters or one.clusters,
         threads=other.threads,
     )
+
+
+def _highest(one: dict[Name, float], other: dict[Name, float]) -> dict[Name, float]:
+    return {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
 
 
 def _best(choose: Callable[[list[float]], float], *figures: float | None) -> float | None:

@@ -9,6 +9,8 @@ from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 from protocol.settings import JudgeRules
 from protocol.values import DeviceKind
 
+NAMES_SHOWN = 6
+
 
 def rule_lines(
     task: TaskDescribed,
@@ -16,12 +18,17 @@ def rule_lines(
     input_kinds: Sequence[InputKind],
     checks: int,
     rules: JudgeRules,
+    updated: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return what is compared, what is timed and what comes, one line each."""
+    """Return what is compared, what is timed and what comes, one line each.
+
+    `updated`: the names of parameters and buffers that a call of the task changes.
+    """
     return (
         *_tolerance_lines(task.tolerances, rules),
         *_tf32_lines(task, device),
         _inputs_line(input_kinds, checks),
+        *_state_lines(updated),
         *_timing_lines(device),
     )
 
@@ -47,15 +54,25 @@ def _tolerance(each: OutputTolerance) -> str:
     if not each.allowed:
         return ": none, it must be equal exactly."
     against = "a float64 run of the reference" if each.is_double else "eager PyTorch"
-    text = (
-        f", against {against}: {each.allowed:.2g} x (|element| + RMS of the output, "
-        f"{each.rms:.3g} on one draw)"
+    own = each.eager_error if each.is_double else None
+    allowed = max(each.allowed, each.error_factor * (own or 0.0))
+    text = f", against {against}: {allowed:.2g} x (|element| + RMS of the output)"
+    if allowed > each.allowed:
+        text += f", which is {each.error_factor:g} x eager's own error and above {each.allowed:g}"
+    text += (
+        f". On a draw as given, of RMS {each.rms:.3g}, that is {allowed * each.rms:.2g} for an "
+        f"element near 0 and {2 * allowed * each.rms:.2g} for one as large as the RMS"
     )
-    if each.is_double and each.eager_error is not None:
-        text += (
-            f", or {each.error_factor:g} x eager's own error ({each.eager_error:.2g} on that "
-            "scale) where that is more"
-        )
+    return f"{text}.{_measured_shares(own, each.tf32_error, allowed)}"
+
+
+def _measured_shares(own: float | None, tf32: float | None, allowed: float) -> str:
+    """Return how much of the tolerance eager itself takes: the rest is for lower precision."""
+    if own is None:
+        return ""
+    text = f" Eager's own largest error is {own / allowed:.2g} of it"
+    if tf32 is not None:
+        text += f", with its products in TF32 {tf32 / allowed:.2g}"
     return f"{text}."
 
 
@@ -71,10 +88,20 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
     other = f", then draws of other kinds ({kinds})" if kinds else ""
     return (
         f"Checks: at least {max(2, checks)} fresh draws of get_inputs(){other}. Shapes, dtypes and "
-        "layouts are always those of get_inputs(). Parameters and buffers are copied by name and "
-        "get other values; the module stays in the mode in which it was constructed; inputs must "
-        "stay unchanged."
+        "layouts are always those of get_inputs(). Parameters and buffers are copied by name; "
+        "parameters and running statistics get other values, other buffers, such as masks, keep "
+        "theirs; the module stays in the mode in which it was constructed; inputs must stay "
+        "unchanged."
     )
+
+
+def _state_lines(updated: Sequence[str]) -> Iterator[str]:
+    if updated:
+        more = f" and {len(updated) - NAMES_SHOWN} more" if len(updated) > NAMES_SHOWN else ""
+        yield (
+            f"Each call of Model changes {', '.join(updated[:NAMES_SHOWN])}{more}: each call of "
+            "ModelNew has to change them likewise. They are compared after the checks' calls."
+        )
 
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:

@@ -65,6 +65,7 @@ class TaskFacts:
                 fixture.input_kinds,
                 fixture.task.checks,
                 self._rules,
+                parts.updated.keys,
             ),
         )
 

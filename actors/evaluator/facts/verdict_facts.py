@@ -7,6 +7,10 @@ A profile comes from the candidate's own process.  It is cut before it comes her
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import chain
+
+from msgspec.structs import replace
 
 from actors.evaluator.facts.occupancy import (
     MultiprocessorLimits,
@@ -14,7 +18,8 @@ from actors.evaluator.facts.occupancy import (
     theoretical_occupancy,
 )
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
-from protocol.facts import KernelFacts, VerdictFacts
+from actors.evaluator.sandbox.child_failures import CandidateFault
+from protocol.facts import DrawError, KernelFacts, VerdictFacts
 from protocol.values import Device
 
 MIN_OWN_SHARE = 0.1  # of a call on a host, outside of torch's operators
@@ -22,9 +27,31 @@ OWN_CODE = "outside of torch's operators"
 
 
 def candidate_facts(
+    profile: KernelProfile | None,
+    device: Device,
+    median_us: float | None,
+    errors: tuple[DrawError, ...] = (),
+) -> VerdictFacts:
+    """Return the facts of a correct candidate; `median_us` and `errors` are the judge's own."""
+    return replace(_profiled_facts(profile, device, median_us), errors=errors)
+
+
+def fault_facts(fault: CandidateFault, errors: tuple[DrawError, ...]) -> VerdictFacts | None:
+    """Return where a result is wrong, and the errors of what was right before; None: unknown."""
+    return VerdictFacts(difference=fault.difference, errors=errors) if fault.difference else None
+
+
+def worst_errors(groups: Iterable[tuple[DrawError, ...]]) -> tuple[DrawError, ...]:
+    """Return the largest error on each kind of inputs, of several checks of one candidate."""
+    worst: dict[str, float] = {}
+    for error in chain.from_iterable(groups):
+        worst[error.inputs] = max(worst.get(error.inputs, 0.0), error.share)
+    return tuple(DrawError(inputs=inputs, share=share) for inputs, share in worst.items())
+
+
+def _profiled_facts(
     profile: KernelProfile | None, device: Device, median_us: float | None
 ) -> VerdictFacts:
-    """Return the facts of a correct candidate; `median_us` is the judge's own figure."""
     if profile is None:
         return VerdictFacts(median_us=median_us)
     if device.kind == "cpu":

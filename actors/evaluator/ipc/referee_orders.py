@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from actors.evaluator.ipc.layout_checks import Layout
+from actors.evaluator.ipc.layout_checks import Layout, Nest
 from actors.evaluator.ipc.orders import CallForm, Done, Exit, InputKind, Order, Ping
 from protocol.cases import TaskCase
 from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
@@ -57,6 +57,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
+    is_repeated: bool  # the same inputs and random numbers give the same outputs
+    updated: Nest  # a dictionary of the parameters and buffers that a call changes
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made
@@ -90,6 +92,7 @@ class OutputTolerance(Order, frozen=True, kw_only=True):
     allowed: float = 0.0  # relative, on the scale of `children/correctness.py`; 0: equal exactly
     rms: float = 0.0  # of one draw
     eager_error: float | None = None  # eager's own on that draw and scale
+    tf32_error: float | None = None  # likewise with products in TF32, where eager has float32
     error_factor: float = 0.0  # times eager's own error that are allowed in any case
     is_double: bool = False  # whether float64 is the truth
 
@@ -232,6 +235,7 @@ class ComputeExpected(Order, frozen=True, kw_only=True):
 
     draw: int
     seed: int
+    calls_before: int = 0  # from the seed on: they draw random numbers, too
 
 
 class ExpectedLayout(Order, frozen=True, kw_only=True):
@@ -255,6 +259,12 @@ class CompareBytes(Order, frozen=True, kw_only=True):
     stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
     share: bool = False  # also answer with the error in units of KernelBench's tolerance
     only_own: bool = False  # leave out outputs that the task returns in an input's memory
+
+
+class CompareState(Order, frozen=True, kw_only=True):
+    """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
+
+    names: tuple[str, ...]
 
 
 class Compared(Order, frozen=True, kw_only=True):
@@ -301,6 +311,7 @@ ToReferee = (
     | ComputeExpected
     | StashOutputs
     | CompareBytes
+    | CompareState
     | ForgetDraws
     | Exit
 )

@@ -81,6 +81,12 @@ class CallOnce(Order, frozen=True, kw_only=True):
     seed: int
     keep: int
     guard: tuple[int, ...] = ()  # sizes of the expected outputs, which get red zones
+    # Whether the answer comes once the device has done it all; else `AwaitCall` follows.
+    waits: bool = True
+
+
+class AwaitCall(Order, frozen=True, kw_only=True):
+    """Wait until the device has done the last call; answer with what it returned."""
 
 
 class ReleaseTensors(Order, frozen=True, kw_only=True):
@@ -91,12 +97,13 @@ class CallRepeatedly(Order, frozen=True, kw_only=True):
     """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output.
 
     `is_empty`: call nothing and keep outputs of earlier calls instead.  That takes what a block
-    takes besides its calls.
+    takes besides its calls.  `seed`: where the random numbers of all these calls begin.
     """
 
     calls: int
     slots: int
     is_empty: bool = False
+    seed: int | None = None
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):
@@ -124,6 +131,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
 
     name: str
     case: TaskCase | None = None  # the layout that it is made in; None: the file's own
+    fills_on_card: bool = False  # as where the module is constructed to be judged
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):
@@ -138,6 +146,13 @@ class WriteTensors(Order, frozen=True, kw_only=True):
     limit: int = 0  # bytes of the descriptor's memory
 
 
+class WriteState(Order, frozen=True, kw_only=True):
+    """Write parameters and buffers, by name, to the descriptor; leave out those it has not."""
+
+    names: tuple[str, ...]
+    limit: int  # bytes of the descriptor's memory
+
+
 ToRunner = (
     Ping
     | ImportSource
@@ -149,6 +164,7 @@ ToRunner = (
     | CopySlots
     | UseArena
     | CallOnce
+    | AwaitCall
     | ReleaseTensors
     | CallRepeatedly
     | CollectOutputs
@@ -157,6 +173,7 @@ ToRunner = (
     | CheckRelease
     | CheckDevice
     | WriteTensors
+    | WriteState
     | Exit
 )
 
@@ -168,6 +185,12 @@ class ParametersLoaded(Order, frozen=True, kw_only=True):
 
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
+
+
+class StateWritten(Order, frozen=True, kw_only=True):
+    """The state is written; the layout of a dictionary."""
+
+    state: Layout
 
 
 class CallReturned(Order, frozen=True, kw_only=True):
@@ -229,6 +252,7 @@ FromRunner = (
     Done
     | ReleaseChecked
     | ParametersLoaded
+    | StateWritten
     | CallReturned
     | CallsReturned
     | SlotsMapped

@@ -8,6 +8,8 @@ from protocol.values import Value
 
 MUCH_LOCAL = 0.4  # of the sectors that loads and stores touch
 MANY_ATOMICS = 0.25  # of the sectors in L2
+SOME_ATOMICS = 0.1  # where no unit is busy: few on one address already take turns
+SCATTERED = 1.5  # sectors a request: with fewer there is nothing to gather
 MANY_CONFLICTS = 0.3  # of the accesses to shared memory
 FEW_USED = 0.6  # of the bytes of the sectors that loads or stores touch
 MOST = 0.5  # of the sectors of loads and stores
@@ -22,12 +24,14 @@ class Cause(Value, frozen=True, kw_only=True):
 
 def cause_of(kernel: KernelMetrics, kind: str) -> Cause | None:
     """Return the cause of a bound of this `kind`; None where the metrics show none."""
-    if kind not in ("memory", "L1", "L2", "latency"):
+    if kind not in ("memory", "L1", "L2", "load/store", "latency"):
         return None
-    found = _local_memory(kernel) or (_atomics(kernel) if kind != "L1" else None)
+    found = _local_memory(kernel)
+    if found is None and kind in ("memory", "L2", "latency"):
+        found = _atomics(kernel, MANY_ATOMICS if kind != "latency" else SOME_ATOMICS)
     if found is None and kind == "L1":
         found = _bank_conflicts(kernel)
-    if found is None and kind != "latency":
+    if found is None and kind in ("memory", "L1", "L2"):
         found = _unused_bytes(kernel)
     return found
 
@@ -45,15 +49,15 @@ def _local_memory(kernel: KernelMetrics) -> Cause | None:
     return Cause(text=text, metrics=local)
 
 
-def _atomics(kernel: KernelMetrics) -> Cause | None:
+def _atomics(kernel: KernelMetrics, least: float) -> Cause | None:
     atomic = (ncu_metrics.L2_ATOMICS, ncu_metrics.L2_REDUCTIONS)
     count = kernel.sum_of(*atomic)
     others = kernel.sum_of(ncu_metrics.L2_READS, ncu_metrics.L2_WRITES)
-    if not count or others is None or count < MANY_ATOMICS * (count + others):
+    if not count or others is None or count < least * (count + others):
         return None
     share = count / (count + others)
-    text = f"{share:.0%} of the sectors that reach L2 are atomic operations, which wait for others"
-    return Cause(text=f"{text} on the same address", metrics=atomic)
+    text = f"{share:.0%} of the sectors that reach L2 are atomic operations, of which those on one"
+    return Cause(text=f"{text} address wait for each other", metrics=atomic)
 
 
 def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:
@@ -68,13 +72,15 @@ def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:
 def _unused_bytes(kernel: KernelMetrics) -> Cause | None:
     """Return loads or stores of whose sectors a small part is used, if they are most of all."""
     accesses = {
-        "loads": (ncu_metrics.LOAD_SECTORS, ncu_metrics.LOAD_BYTES_A_SECTOR),
-        "stores": (ncu_metrics.STORE_SECTORS, ncu_metrics.STORE_BYTES_A_SECTOR),
+        "loads": ncu_metrics.LOADS,
+        "stores": ncu_metrics.STORES,
     }
-    whole = kernel.sum_of(*(sectors for sectors, _used in accesses.values()))
-    for name, (sectors, used) in accesses.items():
+    whole = kernel.sum_of(ncu_metrics.LOAD_SECTORS, ncu_metrics.STORE_SECTORS)
+    for name, (requests, sectors, used) in accesses.items():
         count, bytes_used = kernel.figure(sectors), kernel.figure(used)
         if not whole or not count or not bytes_used or count < MOST * whole:
+            continue
+        if count < SCATTERED * (kernel.figure(requests) or 0.0):
             continue
         share = bytes_used / SECTOR_BYTES
         if share < FEW_USED:

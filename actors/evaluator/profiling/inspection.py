@@ -23,6 +23,7 @@ from actors.evaluator.profiling.fault_report import (
     read_device_assertion,
     read_sanitizer,
 )
+from actors.evaluator.profiling.kernel_bound import unit_shares
 from actors.evaluator.profiling.ncu_report import (
     is_not_permitted,
     longest_kernels,
@@ -37,6 +38,7 @@ from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, to
 from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool, run_watched
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from protocol.facts import UnitShare
 from protocol.values import Value
 
 WINNER_S = 60.0  # of all tools of a winner: none starts after it
@@ -55,6 +57,7 @@ class Profile(Value, frozen=True, kw_only=True):
     sentences: tuple[str, ...] = ()
     table: str = ""  # the raw figures, or why there are none
     seconds: float = 0.0
+    unit_shares: tuple[UnitShare, ...] = ()  # of the longest kernel
 
 
 class Inspector:
@@ -89,6 +92,7 @@ class Inspector:
             sentences=tuple(sentence.text for sentence in sentences),
             table=f"{sources_of(sentences)}\n{metric_table(call)}",
             seconds=ran.seconds,
+            unit_shares=unit_shares(call.kernels[0].metrics, context.copy_gb_s),
         )
 
     def check_winner(self, fixture: ReferenceFixture, source: str, fresh: Fresh) -> dict[str, str]:

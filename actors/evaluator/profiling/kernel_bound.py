@@ -2,16 +2,17 @@
 
 The rules, in this order (`docs/cuda.md` has them as a table):
 
-1. The busiest unit decides if it is busy for `BUSY` of the time or more: DRAM (against
-   `ATTAINABLE_DRAM` of its peak), a pipe, the L1 cache with shared memory, the L2 cache, or the
-   issue slots where no pipe is busy.  Among the units within `NEAR` of the busiest one the first
-   in this order is named.
-2. A kernel shorter than `SHORT_US`: its launch.
-3. Fewer blocks than multiprocessors: too little parallel work.
+1. The busiest unit decides if it is busy for `BUSY` of the time or more: DRAM (against the rate of
+   a copy), an arithmetic pipe, the busier one of the L1 cache with shared memory and the L2 cache,
+   the load/store pipe, or the issue slots where no pipe is busy.  Among the units within `NEAR` of
+   the busiest one the first in this order is named.
+2. A kernel shorter than `SHORT_US`, or one of at most one wave whose multiprocessors have no block
+   for less than that: its launch.
+3. Blocks for fewer than `FEW_BUSY_MULTIPROCESSORS` of them all: too little parallel work.
 4. A pipe or the issue slots that are busy where blocks run, on multiprocessors that have none for
    much of the time: the tail of the grid.  Multiprocessors without a block for more than a quarter
    of the time: the tail, or blocks of unequal length.
-5. Anything else: latency, with what the warps wait for.
+5. Anything else: latency, with the busiest unit and what the warps wait for.
 
 `bound_causes` adds what keeps memory or a cache busy.
 """
@@ -25,17 +26,29 @@ from msgspec import structs
 from actors.evaluator.profiling import ncu_metrics
 from actors.evaluator.profiling.bound_causes import cause_of
 from actors.evaluator.profiling.ncu_metrics import KernelMetrics
+from protocol.facts import UnitShare
 from protocol.values import Value
 
 BoundKind = Literal[
-    "memory", "compute", "issue", "L1", "L2", "launch", "parallelism", "tail", "latency"
+    "memory",
+    "compute",
+    "L1",
+    "L2",
+    "load/store",
+    "issue",
+    "launch",
+    "parallelism",
+    "tail",
+    "latency",
 ]
 BUSY = 0.6
 ALSO_BUSY = 0.5  # another unit that is named beside the first
 NEAR = 0.1
 ATTAINABLE_DRAM = 0.92  # of the peak; a copy reaches about this
+FULL_RATE = 0.85  # of DRAM's attainable rate: below it the time at the full rate is told
 SHORT_US = 4.0  # an empty kernel takes about 2 under ncu
 FEW_BUSY_MULTIPROCESSORS = 0.75
+MOST_SHARED = 0.6  # of what keeps the L1 unit busy: accesses to shared memory
 LONG_WAIT = 0.1  # a stall reason below this share is not named as the cause
 # Reasons that say nothing about what to change.
 _ORDINARY = frozenset(["not_selected", "misc", "sleeping"])
@@ -55,14 +68,27 @@ def bound_of(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | N
     `copy_gb_s`: the rate of a large copy on this device, which is the attainable rate of DRAM.
     """
     found = _busy_unit(kernel, copy_gb_s)
-    for rule in (_launch, _few_blocks, _tail_of_busy_pipe, _idle_multiprocessors, _latency):
+    for rule in (_launch, _few_blocks, _tail_of_busy_pipe, _idle_multiprocessors):
         found = found or rule(kernel)
+    found = found or _latency(kernel, copy_gb_s)
     cause = cause_of(kernel, found.kind) if found is not None else None
     if found is None or cause is None:
         return found
     return structs.replace(
         found, text=f"{found.text}; {cause.text}", metrics=(*found.metrics, *cause.metrics)
     )
+
+
+def unit_shares(kernel: KernelMetrics, copy_gb_s: float | None) -> tuple[UnitShare, ...]:
+    """Return how busy DRAM and the tensor cores are, where that is known and not nothing."""
+    has_block = kernel.busy_multiprocessors or 1.0
+    products = kernel.pipes.get(ncu_metrics.TENSOR_CORES)
+    shares = {
+        "DRAM": dram_share(kernel, copy_gb_s),
+        ncu_metrics.TENSOR_CORES: products and products * has_block,
+    }
+    known = {unit: share for unit, share in shares.items() if share}
+    return tuple(UnitShare(unit=unit, share=round(share, 4)) for unit, share in known.items())
 
 
 def dram_share(kernel: KernelMetrics, copy_gb_s: float | None) -> float | None:
@@ -87,7 +113,12 @@ class _Unit(Value, frozen=True, kw_only=True):
             case "memory":
                 return f"memory: DRAM works at {self.share:.0%} of the rate that a copy reaches"
             case "L1":
-                return f"the L1 cache with shared memory, busy for {self.share:.0%} of the time"
+                return f"{self.name}, busy for {self.share:.0%} of the time"
+            case "load/store":
+                return (
+                    f"load and store instructions, which keep their pipe busy for {self.share:.0%} "
+                    "of the time"
+                )
             case "L2":
                 return f"the L2 cache, at {self.share:.0%} of its peak"
             case "issue":
@@ -104,16 +135,27 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
     """Return the known units in the order of precedence."""
     has_block = kernel.busy_multiprocessors or 1.0
     dram_metrics = (ncu_metrics.DRAM_SHARE, ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN)
-    l1, issue = kernel.share(ncu_metrics.L1_SHARE), kernel.share(ncu_metrics.ISSUE_SHARE)
-    pipes = kernel.pipes
+    issue, pipes = kernel.share(ncu_metrics.ISSUE_SHARE), kernel.pipes
+    l1, l2 = kernel.share(ncu_metrics.L1_SHARE), kernel.share(ncu_metrics.L2_SHARE)
+    l1 = l1 and l1 * has_block
+    caches: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
+        ("L1", _l1_name(kernel), l1, (ncu_metrics.L1_SHARE, ncu_metrics.SHARED_WAVEFRONTS)),
+        ("L2", "the L2 cache", l2, (ncu_metrics.L2_SHARE,)),
+    ]
     known: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
         ("memory", "DRAM", dram_share(kernel, copy_gb_s), dram_metrics),
         *(
             ("compute", name, share * has_block, _pipe_metrics(name))
             for name, share in pipes.items()
+            if name != ncu_metrics.PIPES[ncu_metrics.LSU_PIPE]
         ),
-        ("L1", "L1 with shared memory", l1 and l1 * has_block, (ncu_metrics.L1_SHARE,)),
-        ("L2", "L2", kernel.share(ncu_metrics.L2_SHARE), (ncu_metrics.L2_SHARE,)),
+        # What the L1 cache does not have keeps it as busy as L2, and less so than its own work.
+        *sorted(caches, key=lambda cache: -(cache[2] or 0.0)),
+        *(
+            ("load/store", name, share * has_block, (ncu_metrics.LSU_PIPE,))
+            for name, share in pipes.items()
+            if name == ncu_metrics.PIPES[ncu_metrics.LSU_PIPE]
+        ),
     ]
     if max(pipes.values(), default=0.0) * has_block < BUSY:  # else the pipe says more
         known.append(
@@ -126,6 +168,14 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
     ]
 
 
+def _l1_name(kernel: KernelMetrics) -> str:
+    """Return what the L1 unit is busy with, if that is known."""
+    shared, whole = kernel.shared_memory_share, kernel.share(ncu_metrics.L1_SHARE)
+    if shared is None or not whole:
+        return "the L1 cache with shared memory"
+    return "shared memory" if shared >= MOST_SHARED * whole else "the L1 cache"
+
+
 def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     units = _units(kernel, copy_gb_s)
     least = max(BUSY, max((unit.share for unit in units), default=0.0) - NEAR)
@@ -133,9 +183,14 @@ def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     if first is None:
         return None
     # What comes from DRAM passes L2, so L2 is as busy and says nothing more.
-    others = [unit for unit in units if unit.kind not in (first.kind, "L2")]
+    implied = (first.kind, "L2") if first.kind == "memory" else (first.kind,)
+    others = [unit for unit in units if unit.kind not in implied]
     next_one = max(others, key=lambda unit: unit.share, default=None)
     text = first.readable()
+    if first.kind == "memory" and first.share < FULL_RATE and kernel.us:
+        text += (
+            f", which would move its bytes in {first.share * kernel.us:.3g} of {kernel.us:.3g} µs"
+        )
     if next_one is not None and next_one.share >= ALSO_BUSY:
         text += f"; next: {next_one.name} {next_one.share:.0%}"
     return Bound(kind=first.kind, text=text, metrics=first.metrics)
@@ -165,18 +220,35 @@ def _tail_of_busy_pipe(kernel: KernelMetrics) -> Bound | None:
 
 
 def _launch(kernel: KernelMetrics) -> Bound | None:
-    if not 0 < kernel.us < SHORT_US:
+    if 0 < kernel.us < SHORT_US:
+        text = (
+            f"the launch: the kernel runs for {kernel.us:.1f} µs, of which starting and ending it "
+            f"is the larger part"
+        )
+        return Bound(kind="launch", text=text, metrics=(ncu_metrics.DURATION,))
+    share, waves = kernel.busy_multiprocessors, kernel.figure(ncu_metrics.WAVES)
+    if share is None or share >= FEW_BUSY_MULTIPROCESSORS or _has_few_blocks(kernel):
+        return None
+    idle_us = (1 - share) * kernel.us
+    if waves is None or waves > 1 or idle_us >= SHORT_US:
         return None
     text = (
-        f"the launch: the kernel runs for {kernel.us:.1f} µs, of which starting and ending it "
-        f"is the larger part"
+        f"the launch: of its {kernel.us:.1f} µs the multiprocessors have no block for "
+        f"{idle_us:.1f}, which is starting and ending it"
     )
-    return Bound(kind="launch", text=text, metrics=(ncu_metrics.DURATION,))
+    metrics = (ncu_metrics.DURATION, ncu_metrics.SM_ACTIVE, ncu_metrics.SM_ELAPSED)
+    return Bound(kind="launch", text=text, metrics=metrics)
+
+
+def _has_few_blocks(kernel: KernelMetrics) -> bool:
+    """Whether there are blocks for a part of the multiprocessors only."""
+    grid, count = kernel.figure(ncu_metrics.GRID), kernel.figure(ncu_metrics.SM_COUNT)
+    return bool(grid and count and grid < FEW_BUSY_MULTIPROCESSORS * count)
 
 
 def _few_blocks(kernel: KernelMetrics) -> Bound | None:
     grid, count = kernel.figure(ncu_metrics.GRID), kernel.figure(ncu_metrics.SM_COUNT)
-    if not grid or not count or grid >= count:
+    if not grid or not count or not _has_few_blocks(kernel):
         return None
     text = (
         f"too little parallel work: {grid:.0f} {'block' if grid == 1 else 'blocks'} for "
@@ -203,7 +275,7 @@ def _gain(kernel: KernelMetrics, share: float) -> str:
     return f"; spread evenly it would take {share * kernel.us:.3g} of the {kernel.us:.3g} µs"
 
 
-def _latency(kernel: KernelMetrics) -> Bound | None:
+def _latency(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | None:
     issue = kernel.share(ncu_metrics.ISSUE_SHARE)
     if issue is None:
         return None
@@ -216,9 +288,12 @@ def _latency(kernel: KernelMetrics) -> Bound | None:
     cause = f"; the warps wait most for {most}" if most else ""
     occupancy = kernel.share(ncu_metrics.OCCUPANCY)
     at = f" at {occupancy:.0%} occupancy" if occupancy is not None else ""
+    units = [unit for unit in _units(kernel, copy_gb_s) if unit.kind != "issue"]
+    busiest = max(units, key=lambda unit: unit.share, default=None)
+    unit = f" ({busiest.name} most, {busiest.share:.0%})" if busiest is not None else ""
     text = (
-        f"latency: no unit is busy for {BUSY:.0%} of the time, and{at} an instruction is issued "
-        f"in {issue:.0%} of the cycles{cause}"
+        f"latency: no unit is busy for {BUSY:.0%} of the time{unit}, and{at} an instruction is "
+        f"issued in {issue:.0%} of the cycles{cause}"
     )
     metrics = (ncu_metrics.ISSUE_SHARE, ncu_metrics.OCCUPANCY)
     return Bound(kind="latency", text=text, metrics=metrics)

@@ -16,7 +16,7 @@ from actors.evaluator.profiling.ncu_metrics import (
 )
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
 
-WASTED_SECTORS = 0.9  # of the bytes of a sector: below it an access is told
+WASTED_SECTORS = 0.9  # of the sectors of an access: where fewer would do, it is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
 CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
 MANY_CONFLICTS = 0.1  # of the accesses to shared memory
@@ -56,7 +56,7 @@ def _against_least(moved: float, least: int | None) -> str:
     named = f"the least ({size_text(least)}: inputs, parameters and outputs once)"
     if moved < CACHED_SHARE * least:
         # Most of what is written last is still in the L2 cache when the kernel ends.
-        return f"less than {named}, because the rest stays in the L2 cache"
+        return f"less than {named}: the rest stays in the L2 cache, or is not needed"
     ratio = ratio_text(moved / least)
     return f"about {named}" if ratio == "1" else f"{ratio} times {named}"
 
@@ -100,7 +100,7 @@ def cache_hits(
         f"L2 is {l2_busy:.0%} busy, L1 with shared memory {l1_busy:.0%}; of the requests "
         f"{min(l1, 1.0):.0%} are answered by L1 and {min(l2, 1.0):.0%} of the rest by L2"
     )
-    again = ": data is read from DRAM more than once" if is_much else ""
+    again = ": data passes DRAM again, or intermediate results do" if is_much else ""
     used = (ncu_metrics.L1_HITS, ncu_metrics.L2_HITS, ncu_metrics.L1_SHARE, ncu_metrics.L2_SHARE)
     return Sentence(text=f"{text}{again}.", metrics=used)
 
@@ -110,22 +110,8 @@ def unused_bytes(
 ) -> Sentence | None:
     """Tell loads and stores that fetch sectors of which they use a part."""
     metrics = kernel.metrics
-    parts = [
-        _access(
-            metrics,
-            "load",
-            ncu_metrics.LOAD_REQUESTS,
-            ncu_metrics.LOAD_SECTORS,
-            ncu_metrics.LOAD_BYTES_A_SECTOR,
-        ),
-        _access(
-            metrics,
-            "store",
-            ncu_metrics.STORE_REQUESTS,
-            ncu_metrics.STORE_SECTORS,
-            ncu_metrics.STORE_BYTES_A_SECTOR,
-        ),
-    ]
+    accesses = {"load": ncu_metrics.LOADS, "store": ncu_metrics.STORES}
+    parts = [_access(metrics, what, *named) for what, named in accesses.items()]
     told = [part for part in parts if part]
     if not told:
         return None
@@ -139,13 +125,13 @@ def _access(metrics: KernelMetrics, what: str, requests: str, sectors: str, used
     bytes_used = metrics.figure(used)
     if not count or not fetched or not bytes_used or fetched < 0.01 * _all_sectors(metrics):
         return ""
-    share = bytes_used / SECTOR_BYTES
-    if share >= WASTED_SECTORS:
+    share, each = bytes_used / SECTOR_BYTES, fetched / count
+    needed = max(1.0, each * share)
+    if needed >= WASTED_SECTORS * each:
         return ""
-    each = fetched / count
     return (
-        f"A warp's {what} touches {each:.3g} sectors of {SECTOR_BYTES} bytes where "
-        f"{max(1.0, each * share):.2g} would do: {share:.0%} of the bytes are used."
+        f"A warp's {what} touches {each:.3g} sectors of {SECTOR_BYTES} bytes where {needed:.2g} "
+        f"would do: {share:.0%} of the bytes are used."
     )
 
 

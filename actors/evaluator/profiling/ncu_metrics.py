@@ -26,6 +26,8 @@ STORE_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"
 STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 LOAD_BYTES_A_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
 STORE_BYTES_A_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"
+LOADS = (LOAD_REQUESTS, LOAD_SECTORS, LOAD_BYTES_A_SECTOR)
+STORES = (STORE_REQUESTS, STORE_SECTORS, STORE_BYTES_A_SECTOR)
 LOCAL_LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
 LOCAL_STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
@@ -41,14 +43,16 @@ GRID, BLOCK = "launch__grid_size", "launch__block_size"
 WAVES, SM_COUNT = "launch__waves_per_multiprocessor", "launch__sm_count"
 
 XU_PIPE = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
+LSU_PIPE = "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active"
+TENSOR_CORES = "tensor cores"
 # A pipe's metric -> what it computes, for people.
 PIPES = {
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": TENSOR_CORES,
     "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": "FMA pipe (float32)",
     "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active": "ALU pipe (integers, logic)",
     "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active": "float64 pipe",
     XU_PIPE: "XU pipe (exp, sqrt, casts)",
-    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active": "load/store pipe",
+    LSU_PIPE: "load/store pipe",
 }
 # ncu's limit of blocks a multiprocessor -> what sets it.
 OCCUPANCY_LIMITS = {
@@ -147,6 +151,15 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
         if not wavefronts or conflicts is None:
             return None
         return min(1.0, conflicts / wavefronts)
+
+    @property
+    def shared_memory_share(self) -> float | None:
+        """The share of cycles in which shared memory serves an access, where blocks run."""
+        wavefronts, cycles = self.figures.get(SHARED_WAVEFRONTS), self.figures.get(SM_ACTIVE)
+        count = self.figures.get(SM_COUNT)
+        if wavefronts is None or not cycles or not count:
+            return None
+        return min(1.0, wavefronts / (cycles * count))
 
     @property
     def busy_multiprocessors(self) -> float | None:

@@ -19,19 +19,16 @@ from actors.evaluator.profiling.ncu_metrics import (
     MeasuredKernel,
     figures_of,
 )
+from protocol.figure_text import NAME_CHARS, kernel_name, without_unnamed
 
 MAX_LAUNCHES = 24  # of one call that ncu measures; it runs each again for every group of metrics
 MAX_KERNELS = 6  # that are kept, the longest
 MAX_CHARS = 1 << 20
 MAX_LINE_CHARS = 1 << 15  # a kernel's name can be of any length; a longer row is left out
 CHOSEN_KERNELS = 3  # measured of a call that has more launches
-NAME_CHARS = 80
 MAX_NAME_CHARS = 2000  # of a name that is shortened
 TABLE_CHARS = 12_000
 
-_INNERMOST_ARGUMENTS = re.compile(r"<[^<>]+>")
-_LEFT_OUT = "\0"  # stands for arguments that are left out
-_UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|void |<lambda[^>]*>")
 # The name of a function without its namespaces, template arguments and parameters.
 _BASE_NAME = re.compile(r"(?:\w+::)*(\w+)")
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
@@ -96,21 +93,7 @@ def _kernel(launches: list[KernelMetrics]) -> MeasuredKernel:
 
 def short_kernel_name(name: str) -> str:
     """Return a kernel's name without parameters, and without template arguments if it is long."""
-    line = " ".join(clean_log(name[:MAX_NAME_CHARS]).split())
-    line = _without_parameters(_UNNAMED.sub("", line))
-    while len(line) > NAME_CHARS and (shorter := _INNERMOST_ARGUMENTS.sub(_LEFT_OUT, line)) != line:
-        line = shorter
-    line = line.replace(_LEFT_OUT, "<…>")
-    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
-
-
-def _without_parameters(line: str) -> str:
-    depth = 0
-    for at, char in enumerate(line):
-        depth += (char in "<[") - (char in ">]")
-        if char == "(" and depth == 0 and at:
-            return line[:at].rstrip()
-    return line
+    return kernel_name(" ".join(clean_log(name[:MAX_NAME_CHARS]).split()))
 
 
 def longest_kernels(names: Sequence[str], launches: int | None) -> list[str]:
@@ -120,7 +103,7 @@ def longest_kernels(names: Sequence[str], launches: int | None) -> list[str]:
     """
     if launches is None or launches <= MAX_LAUNCHES:
         return []
-    found = [_BASE_NAME.match(_UNNAMED.sub("", name)) for name in names[:CHOSEN_KERNELS]]
+    found = [_BASE_NAME.match(without_unnamed(name)) for name in names[:CHOSEN_KERNELS]]
     return [base[1][:NAME_CHARS] for base in found if base is not None]
 
 

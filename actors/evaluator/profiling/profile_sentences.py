@@ -27,6 +27,7 @@ SHOWN_METRICS = 4  # of a sentence
 SHOWN_KERNELS = 3  # in the list of a call's kernels
 SECOND_KERNEL_SHARE = 0.25  # of the call's time: from here on its bound is told, too
 LAUNCH_BOUND_SHARE = 0.5  # of the call's time: kernels that take less leave the rest to the host
+MOST_OF_CALL = 0.75  # of the call's time: kernels that take less have the rest told beside a bound
 DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 MIN_TOLD_WAVES = 0.05  # fewer are told as idle multiprocessors
 TAIL_WAVES = 8.0  # in more waves the last one matters little
@@ -205,8 +206,18 @@ def _bound(call: MeasuredCall, context: ProfileContext) -> list[Sentence]:
     if whole is not None:
         found.append(whole)
     elif bound is not None:
-        found.append(Sentence(text=f"Bound by {bound.text}.", metrics=bound.metrics))
+        rest = _rest_of_call(call, context)
+        found.append(Sentence(text=f"Bound by {bound.text}{rest}.", metrics=bound.metrics))
     return found
+
+
+def _rest_of_call(call: MeasuredCall, context: ProfileContext) -> str:
+    """Return what the bound of a kernel says nothing of: launches and the host."""
+    us = context.device_us if call.is_cut else call.us
+    if not context.call_us or us is None or us >= MOST_OF_CALL * context.call_us:
+        return ""
+    rest_us = context.call_us - us
+    return f"; launches and the host take {rest_us:.3g} of the call's {context.call_us:.4g} µs"
 
 
 def _host_bound(call: MeasuredCall, context: ProfileContext) -> Sentence | None:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import secrets
+import time
 
 import msgspec
 
@@ -53,6 +54,9 @@ INPUT_KINDS: tuple[InputKind, ...] = ("shifted", "sparse", "scaled", "spikes", "
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
 MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
+# What a device may take for one call: so many seconds, or so many times what the referee took for
+# the task's get_inputs() and several calls of its own module.
+DEVICE_CALL_S, DEVICE_CALL_TIMES = 10.0, 10.0
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs only one other kind is used
 
 
@@ -89,6 +93,7 @@ class ReferenceFixture:
         self.freezer = ProcessFreezer(set())
         self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
         self.best_us = math.inf  # the least that a call of the reference took so far
+        self._prepared_s = 0.0  # the referee's last step took, with some calls of the module
         self._buffers: list[int] = []
         self._started: list[ChildClient[FromReferee] | ChildClient[FromRunner]] = []
 
@@ -206,12 +211,20 @@ class ReferenceFixture:
         )
         for what, limit, seconds, order in steps:
             context.set_activity(f"waiting for the task's {what} (limit {seconds:g} s)")
+            began = time.monotonic()
             answer = self._referee_child.ask(order, seconds)
+            self._prepared_s = time.monotonic() - began
             if isinstance(answer, ChildFailure):
                 return self._problem_of(answer, f"the task's {what}", limit)
             if order is last or not isinstance(answer[0], Done):
                 return answer
         raise AssertionError("the last step returns")
+
+    @property
+    def device_call_s(self) -> float:
+        """What the device may take for a call: a kernel without an end is no slow start."""
+        most_s = max(DEVICE_CALL_S, DEVICE_CALL_TIMES * self._prepared_s)
+        return min(self.limits.check_s, most_s)
 
     @property
     def _order_limit_s(self) -> float:

@@ -12,12 +12,13 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from actors.evaluator.ipc import shared_memory
-from actors.evaluator.ipc.layout_checks import Layout, difference, total_bytes
+from actors.evaluator.ipc.layout_checks import Layout, Nest, difference, total_bytes
 from actors.evaluator.ipc.orders import CandidateRaised, InputKind, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
     Compared,
+    CompareState,
     ComputeExpected,
     DescribeTask,
     DrawFromSlot,
@@ -42,7 +43,14 @@ from actors.evaluator.ipc.referee_orders import (
     StashOutputs,
     TaskDescribed,
 )
-from actors.evaluator.ipc.runner_orders import CallReturned, FromRunner, SetInputs, WriteTensors
+from actors.evaluator.ipc.runner_orders import (
+    CallReturned,
+    FromRunner,
+    SetInputs,
+    StateWritten,
+    WriteState,
+    WriteTensors,
+)
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from protocol.values import Stage, Value
@@ -82,14 +90,18 @@ class RefereeClient:
         self.uses_device_memory = uses_device_memory
         self._restored: tuple[str, ...] = ()
         self._seeds: dict[int, int] = {}  # of the call on each draw
+        self._calls_before: dict[int, int] = {}  # from that seed on, where there are any
 
     def fresh_buffers(self) -> list[int]:
         """Return init inputs and parameters in memory that no candidate has had."""
         return self._ask(FreshBuffers())[1]
 
-    def restore_parameters(self, names: tuple[str, ...]) -> None:
-        """Give the reference these parameters as they were constructed, for one candidate."""
-        if names != self._restored:
+    def restore_parameters(self, names: tuple[str, ...], *, has_changed: bool) -> None:
+        """Give the reference these parameters as they were constructed, for one candidate.
+
+        `has_changed`: calls of it have changed its state.
+        """
+        if has_changed or names != self._restored:
             self._ask(RestoreParameters(names=names))
             self._restored = names
 
@@ -109,7 +121,10 @@ class RefereeClient:
 
     def expected_layout(self, draw: int) -> Layout:
         """Return the layout of a draw's outputs, which are computed now if they were not before."""
-        expected, _carried = self._ask(ComputeExpected(draw=draw, seed=self._seeds[draw]))
+        order = ComputeExpected(
+            draw=draw, seed=self._seeds[draw], calls_before=self._calls_before.get(draw, 0)
+        )
+        expected, _carried = self._ask(order)
         if not isinstance(expected, ExpectedLayout):
             raise self._failure(expected)
         return expected.outputs
@@ -135,12 +150,17 @@ class RefereeClient:
         """Write these contents, while a side may be running."""
         self._ask(ReplaceContents())
 
-    def draw_from_slot(self, slot: int) -> SlotDrawn:
-        """Make a draw of what was written into a slot."""
+    def draw_from_slot(self, slot: int, block_seed: int | None = None) -> SlotDrawn:
+        """Make a draw of what was written into a slot.
+
+        `block_seed`: where the random numbers of the calls on the slots before it begin.
+        """
         drawn, _carried = self._ask(DrawFromSlot(slot=slot))
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        self._seeds[drawn.draw] = secrets.randbits(62)
+        self._seeds[drawn.draw] = secrets.randbits(62) if block_seed is None else block_seed
+        if block_seed is not None:
+            self._calls_before[drawn.draw] = slot
         return drawn
 
     def prepare_arena(self, size: int) -> int:
@@ -204,6 +224,7 @@ class RefereeClient:
         """Have the referee free the memory of draws."""
         for number in range(draw, draw + count):
             self._seeds.pop(number, None)
+            self._calls_before.pop(number, None)
         self._ask(ForgetDraws(draw=draw, count=count))
 
     def compare_output(
@@ -238,6 +259,35 @@ class RefereeClient:
         order = WriteTensors(what="inputs", number=slot)
         comparison = CompareBytes(draw=drawn.number, what="inputs", describe=True)
         return self._compare(candidate, order, drawn.inputs, comparison, "check")
+
+    def compare_state(
+        self, candidate: ChildClient[FromRunner], expected: Nest
+    ) -> Compared | CandidateFault:
+        """Compare what calls change in the candidate's state with what they change in the task's.
+
+        Both have made the same calls.
+        """
+        size = total_bytes(expected)
+        memory = self.lend_memory(size)
+        try:
+            order = WriteState(names=expected.keys, limit=size)
+            answer = candidate.ask(order, self._check_s, [memory])
+            if isinstance(answer, ChildFailure) or not isinstance(answer[0], StateWritten):
+                return fault_from_child(answer, "check", candidate.output.text())
+            written = answer[0].state
+            lacking = set(expected.keys) - set(written.keys if isinstance(written, Nest) else ())
+            if lacking:
+                first = next(name for name in expected.keys if name in lacking)
+                return Compared(reason=f"ModelNew has no buffer {first}, which calls change")
+            differs = difference(expected, written, "state")
+            if differs:
+                return Compared(reason=differs)
+            compared, _carried = self._ask(CompareState(names=expected.keys), [memory])
+        finally:
+            os.close(memory)
+        if not isinstance(compared, Compared):
+            raise self._failure(compared)
+        return compared
 
     def _compare(
         self,

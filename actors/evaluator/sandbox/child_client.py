@@ -23,6 +23,7 @@ from actors.evaluator.ipc.channel import (
 )
 from actors.evaluator.ipc.logs import BoundedOutput
 from actors.evaluator.ipc.orders import ChildEnded, Exit, Order
+from actors.evaluator.ipc.stage_seconds import StageSeconds
 from protocol.values import Value
 
 T = TypeVar("T", bound=Order)
@@ -76,8 +77,12 @@ class ChildClient(Generic[T]):
         descriptors: tuple[int, int, int],
         output_bytes: int,
         is_cancelled: Callable[[], bool],
+        stages: StageSeconds,
     ) -> None:
+        """`stages`: what is waited for an answer is counted there."""
         self.channel = channel
+        self._stages = stages
+        self._asked = ""  # the kind of the last order
         self.output = BoundedOutput(output_bytes)
         self.failure: ChildFailure | None = None
         self.peak_mib = 0
@@ -116,6 +121,7 @@ class ChildClient(Generic[T]):
         try:
             if self.channel.has_pending():
                 raise MalformedFrameError("it answered before it was asked")
+            self._asked = type(order).__name__
             self.channel.send(order, carried, seconds)
         except (ChannelTimeoutError, ChannelClosedError, MalformedFrameError) as error:
             return self._failed(error, seconds)
@@ -127,6 +133,12 @@ class ChildClient(Generic[T]):
         """Return the answer to the last order, with its descriptors, or how the child failed."""
         if self.failure is not None:
             return self.failure
+        with self._stages.waiting(self._asked):
+            return self._receive(seconds, spin_after_s)
+
+    def _receive(
+        self, seconds: float, spin_after_s: float | None
+    ) -> tuple[T, list[int]] | ChildFailure:
         until = time.monotonic() + seconds
         try:
             if spin_after_s is not None:

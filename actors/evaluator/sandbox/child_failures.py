@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 import msgspec
@@ -13,7 +12,6 @@ from actors.evaluator.sandbox.child_client import ChildFailure
 from protocol.values import Outcome, Stage, Value, Verdict
 
 OUTPUT_CHARS = 4096
-_UNROLLED_MACRO = re.compile(r'identifier "(\w+)" is undefined\s*\n\s*#\s*pragma\s+unroll\b')
 
 # Other programs read these keys: none is added, removed or moved.
 VERDICT_KEYS = (
@@ -96,7 +94,7 @@ def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) ->
     """Return the fault of an exception: a compiler error, memory that ran out, or a crash."""
     if raised.compiling:
         log = logs.compiler_log(logs.clean_log(raised.words, limit=1 << 20))
-        reason = f"the compiler says: {logs.first_error(log)}{_unroll_advice(log)}"
+        reason = f"the compiler says: {logs.first_error(log)}"
         return CandidateFault(outcome=Outcome.COMPILE_FAILED, stage="build", reason=reason, log=log)
     if raised.memory:
         outcome = Outcome.OUT_OF_MEMORY
@@ -106,21 +104,6 @@ def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) ->
     log = f"{raised.trace}\n{output[-OUTPUT_CHARS:]}" if output else raised.trace
     return CandidateFault(
         outcome=outcome, stage=stage, reason=f"{raised.kind}: {raised.words}", log=log
-    )
-
-
-def _unroll_advice(log: str) -> str:
-    """Return what to write where nvcc found a macro's name in `#pragma unroll`; else "".
-
-    The preprocessor leaves such a line as it is, and nvcc calls the name undefined.
-    """
-    found = _UNROLLED_MACRO.search(log)
-    if found is None:
-        return ""
-    name = found[1]
-    return (
-        f" (nvcc expands no macro in `#pragma unroll`: write `constexpr int unroll = {name};` and "
-        "`#pragma unroll unroll`)"
     )
 
 

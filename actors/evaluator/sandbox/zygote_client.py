@@ -25,6 +25,7 @@ from actors.evaluator.ipc.channel import (
     MalformedFrameError,
 )
 from actors.evaluator.ipc.orders import ChildRole, Confinement, Order, Ping, SpawnChild, ZygoteReady
+from actors.evaluator.ipc.stage_seconds import StageSeconds
 from actors.evaluator.sandbox import clock_priority, sandbox
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.work_context import WorkerUnfitError
@@ -74,6 +75,7 @@ class ZygoteClient:
         self.scratch = scratch
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.ready = ZygoteReady()
+        self.stages = StageSeconds()  # of all that is done with its children
         self._last: ChildClient[Any] | None = None
         self._min_level = min_level  # the lowest sandbox level that is accepted
         self._hide = hide  # folders that must look empty to children
@@ -179,7 +181,9 @@ class ZygoteClient:
         ours.setblocking(False)
         channel: Channel[T] = Channel(ours, union, descriptors=trusted)
         asked = is_cancelled or (lambda: self.is_cancelled())
-        return ChildClient(channel, (output, status, lifeline), self._output_bytes, asked)
+        return ChildClient(
+            channel, (output, status, lifeline), self._output_bytes, asked, self.stages
+        )
 
     def start(self) -> None:
         """Start a zygote and wait until it is warm; raise `JudgeUnavailableError` when it can't."""
@@ -204,7 +208,8 @@ class ZygoteClient:
         theirs.close()
         ours.setblocking(False)
         self._channel = Channel(ours, ZygoteReady)
-        self.ready = self._await_ready(self._channel)
+        with self.stages.stage("zygote"):
+            self.ready = self._await_ready(self._channel)
         weak = sandbox.refusal(self._min_level, self.ready.level)
         if weak:
             self.stop()

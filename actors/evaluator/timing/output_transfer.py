@@ -55,6 +55,9 @@ class OutputsOutOfReachError(Exception):
 class OutputTransfer(Protocol):
     """How outputs of blocks are read."""
 
+    # Whether it refuses outputs in the memory of the inputs.  If not, new inputs are written first.
+    refuses_inputs: bool
+
     def prepare(self, side: Side, calls: int) -> None:
         """Prepare for blocks of this many calls; the side is frozen before and after."""
 
@@ -70,6 +73,8 @@ class OutputTransfer(Protocol):
 
 class HostOutputs:
     """Outputs in the memory of a frozen process."""
+
+    refuses_inputs = False
 
     def __init__(self, fixture: ReferenceFixture, sides: Sides, spot_checks: SpotChecks) -> None:
         self._fixture = fixture
@@ -127,7 +132,13 @@ class HostOutputs:
 
 
 class ArenaOutputs:
-    """Outputs in device memory that the referee maps: an arena, or the slots of the inputs."""
+    """Outputs in device memory that the referee maps: an arena, or the slots of the inputs.
+
+    The slots only for what the task itself returns there.  A candidate that returns copies while it
+    is checked, and views in timed calls, has saved the copies.
+    """
+
+    refuses_inputs = True
 
     def __init__(
         self,
@@ -173,17 +184,22 @@ class ArenaOutputs:
         outputs, addresses = output_addresses(answer, calls)
         choices = self._spot_checks.choose(outputs)
         self._spot_checks.require_expected_size(choices)
-        places = [
-            [
-                self._place(leaf, address)
-                for leaf, address in zip(tensor_leaves(output), addresses[call], strict=True)
-            ]
-            for call, output in choices
-        ]
+        places = [self._places(output, addresses[call]) for call, output in choices]
         if choices:
             layouts = [output for _call, output in choices]
             self._fixture.referee.stash_from_arena(layouts, places)
         return choices
+
+    def _places(self, output: Layout, addresses: Sequence[int]) -> list[tuple[OutputMemory, int]]:
+        """Return where one output's tensors are; refuse those that must not be in the inputs."""
+        leaves = tensor_leaves(output)
+        places = [self._place(*each) for each in zip(leaves, addresses, strict=True)]
+        aliases = self._fixture.facts.aliases
+        for number, ((memory, _place), is_alias) in enumerate(zip(places, aliases, strict=False)):
+            if memory == "slots" and not is_alias:
+                reason = f"in a timed call: tensor {number} of the output is in an input's memory"
+                raise CandidateFaultError(wrong_result(reason, "time"))
+        return places
 
     def _place(self, leaf: Leaf, address: int) -> tuple[OutputMemory, int]:
         """Return where an output's tensor is in memory that the referee can read."""
@@ -206,6 +222,8 @@ class ArenaOutputs:
 
 class CollectedOutputs:
     """Outputs that a side writes into lent memory."""
+
+    refuses_inputs = False
 
     def __init__(
         self, fixture: ReferenceFixture, spot_checks: SpotChecks, bytes_per_call: int

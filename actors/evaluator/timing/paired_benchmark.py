@@ -58,6 +58,7 @@ class PairedBenchmark:
         self._best_speedup = best_speedup
         self._is_suspected = suspected is Accusation.INPUTS_READ_AHEAD
         self.fixture = fixture
+        self._stages = fixture.zygote.stages
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
@@ -93,9 +94,10 @@ class PairedBenchmark:
             return error.fault
 
     def _run(self, on_group: Callable[[int], None]) -> Timing:
-        self._release_both()
-        self._rehearse()
-        self._transfer.choose_outputs()
+        with self._stages.stage("rehearsal"):
+            self._release_both()
+            self._rehearse()
+            self._transfer.choose_outputs()
         try:
             return self._timing(on_group)
         except OutputsOutOfReachError:
@@ -135,6 +137,8 @@ class PairedBenchmark:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)
             self._is_long |= call_us >= POLICY.long_call_s * 1e6
+        if self.fixture.uses_device_memory:  # calls have prepared what they need
+            self._sides.order_limit_s = self.fixture.device_call_s
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
@@ -146,7 +150,8 @@ class PairedBenchmark:
         while not timing_statistics.is_enough(
             self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
         ):
-            group = self._group()
+            with self._stages.stage("groups"):
+                group = self._group()
             is_too_short = self._is_too_short(group)
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
@@ -156,9 +161,10 @@ class PairedBenchmark:
             self.groups.append(group)
             self._look_for_reading_ahead(group)
             if secrets.randbelow(1000) < 1000 * POLICY.other_kinds_chance:
-                self._look_at_other_kinds()
+                self._look_at_other_kinds(time.monotonic() - began)
             on_group(len(self.groups))
-        self._look_at_other_kinds()  # a candidate can't know that this is the end
+        # A candidate can't know that this is the end.
+        self._look_at_other_kinds(time.monotonic() - began)
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
@@ -181,11 +187,14 @@ class PairedBenchmark:
         if number in POLICY.replaced_groups or is_by_lot or self._is_suspected:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
-            self._transfer.require_no_reading_ahead(calls, usual_s)
+            with self._stages.stage("reading ahead"):
+                self._transfer.require_no_reading_ahead(calls, usual_s)
 
-    def _look_at_other_kinds(self) -> None:
-        """Have the candidate compute inputs of other distributions."""
-        self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
+    def _look_at_other_kinds(self, timed_s: float) -> None:
+        """Have the candidate compute inputs of other distributions; `timed_s`: timing so far."""
+        with self._stages.stage("other kinds"):
+            calls = self._block_size.calls("candidate")
+            self._transfer.require_right_on_other_kinds(calls, timed_s)
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
@@ -209,13 +218,14 @@ class PairedBenchmark:
 
     def _warm_up(self) -> None:
         """Prepare blocks of the planned length, and have both sides do some."""
-        self._prepare()
-        until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        while not self._is_long:
-            self._reference_block()
-            self._candidate_block()
-            if time.monotonic() >= until:
-                break
+        with self._stages.stage("warm-up"):
+            self._prepare()
+            until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
+            while not self._is_long:
+                self._reference_block()
+                self._candidate_block()
+                if time.monotonic() >= until:
+                    break
 
     def _reference_block(self) -> TimedWindow:
         """Time a block of the reference; it says what blocks take besides their calls, too."""

@@ -58,11 +58,11 @@ class Sides:
         self._fixture = fixture
         self._candidate = candidate
         self._tolerated = tolerated
-        self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
+        self.order_limit_s = fixture.limits.check_s  # the longest that one order may take
         self._on_host = fixture.on_host
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
-        self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
+        self._last_block_s: dict[tuple[Side, int, bool], float] = {}
         # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
         # of honest kernels compare the judge with it.
         self.told_call_s: list[float] = []
@@ -159,7 +159,7 @@ class Sides:
             # Not for this thread, which comes before a thread of the side on one processor.
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s - worked_s
             freezer.snapshot_cpu()
-        self._last_block_s[side, block] = block_ended - began
+        self._last_block_s[side, block.calls, block.is_empty] = block_ended - began
         if side == "candidate" and isinstance(done, CallsReturned):
             self.told_call_s.append(done.call_s)
         # A candidate is not believed what its calls took.
@@ -182,7 +182,7 @@ class Sides:
                 yield
 
     def _send(self, side: Side, order: Order) -> None:
-        failure = self._runner_of(side).send_order(order, self._order_limit_s)
+        failure = self._runner_of(side).send_order(order, self.order_limit_s)
         if failure is not None:
             self._require_answer(side, failure)
 
@@ -190,11 +190,11 @@ class Sides:
         """Wait for an answer; on a GPU, where a block ends is not slept over."""
         spin_after_s = None
         if not self._on_host:
-            last_s = self._last_block_s.get((side, block), 0.0) if block is not None else 0.0
+            last_s = 0.0
+            if block is not None:
+                last_s = self._last_block_s.get((side, block.calls, block.is_empty), 0.0)
             spin_after_s = int(POLICY.spin_after_share * last_s * 1000) / 1000
-        answer = self._runner_of(side).receive_answer(
-            self._order_limit_s, spin_after_s=spin_after_s
-        )
+        answer = self._runner_of(side).receive_answer(self.order_limit_s, spin_after_s=spin_after_s)
         return self._require_answer(side, answer)
 
     def _accounting(self, side: Side) -> AbstractContextManager[None]:
@@ -234,7 +234,7 @@ class Sides:
         began = time.perf_counter()
         answer = self._runner_of(side).ask(
             order,
-            self._order_limit_s,
+            self.order_limit_s,
             carried or [],
             spin_after_s=None if self._on_host else 0.0,
         )

@@ -118,7 +118,8 @@ class SlotTransfer:
     def _compare_some(self, answer: FromRunner, calls: int) -> None:
         """Compare some of the candidate's outputs, now and then after new inputs were written."""
         facts = self._fixture.facts
-        is_possible = facts.is_deterministic and not all(facts.aliases)
+        may_share = not self._outputs.refuses_inputs and not all(facts.aliases)
+        is_possible = facts.is_repeated and may_share
         if is_possible and secrets.randbelow(1000) < 1000 * POLICY.refilled_chance:
             self._spot_checks.compare_after_new_inputs(
                 lambda: self._outputs.stash_some(answer, calls), calls
@@ -135,20 +136,26 @@ class SlotTransfer:
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
 
-    def require_right_on_other_kinds(self, calls: int) -> None:
-        """Have the candidate do blocks of which some calls have inputs of other distributions.
+    def require_right_on_other_kinds(self, calls: int, timed_s: float) -> None:
+        """Have the candidate do a block of which some calls have inputs of other distributions.
 
         A candidate that knows checks from timed calls, by their number or the place of their
-        inputs, could be right there on the task's own distribution alone.
+        inputs, could be right there on the task's own distribution alone.  A block that has no room
+        for all kinds is followed by others, for a share of the seconds that timing took so far.
         """
         if not self._fixture.is_deterministic:
             return
         kinds = list(self._fixture.input_kinds)
         secrets.SystemRandom().shuffle(kinds)
-        count = max(1, min(calls, POLICY.other_kinds_bytes // self._bytes_per_call))
+        memory = (
+            POLICY.other_kinds_bytes
+            if self._fixture.on_host
+            else int(POLICY.other_kinds_memory_share * self._fixture.facts.free_bytes)
+        )
+        count = max(1, min(calls, memory // self._bytes_per_call))
         began = time.monotonic()
         for begin in range(0, len(kinds), count):
-            if begin and time.monotonic() - began > POLICY.other_kinds_s:
+            if begin and time.monotonic() - began > POLICY.other_kinds_time_share * timed_s:
                 break
             self._require_right_on(kinds[begin : begin + count], calls)
 
@@ -160,9 +167,10 @@ class SlotTransfer:
             self._referee.prepare_replacement(slot, kind)
         self._referee.replace_contents()
         _window, answer = self._window("candidate", calls, is_empty=False)
-        self._spot_checks.only(*slots)
         where = "in a timed call on another kind of inputs"
-        self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, where)
+        for slot in slots:  # one after the other: the copies of one call take memory enough
+            self._spot_checks.only(slot)
+            self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, where)
 
     def require_no_reading_ahead(self, calls: int, usual_s: float) -> None:
         """Replace inputs of a call to come while the candidate does a block; look at its output.
@@ -219,9 +227,11 @@ class SlotTransfer:
     ) -> tuple[TimedWindow, FromRunner]:
         if self._fixture.on_host:
             time.sleep(POLICY.settle_s)
+        seed = None if self._fixture.is_deterministic else secrets.randbits(62)
+        self._spot_checks.block_seed = seed
         return self._sides.timed_window(
             side,
-            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty),
+            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed),
             self._outputs.hand_over_order(side, calls),
             before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
             meanwhile=meanwhile,

@@ -25,6 +25,7 @@ class SpotChecks:
         self._bytes_per_call = bytes_per_call
         self._only: list[int] = []  # the calls that are chosen next
         self._blocks = 0  # of which outputs were chosen
+        self.block_seed: int | None = None  # of the block's random numbers, if it draws any
         self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
     def only(self, *calls: int) -> None:
@@ -32,14 +33,17 @@ class SpotChecks:
         self._only = sorted(calls)
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
-        """Draw some of the calls' outputs by lot; none if the task draws random numbers."""
-        if not self._fixture.is_deterministic:
+        """Draw some of the calls' outputs by lot; none if earlier calls decide what they are.
+
+        Of random numbers one: the referee draws those of all calls before it.
+        """
+        if not self._fixture.facts.is_repeated:
             return []
         if self._only:
             calls, self._only = self._only, []
             return [(call, outputs[call]) for call in calls]
         self._blocks += 1
-        if self._blocks > POLICY.thorough_blocks:
+        if self._blocks > POLICY.thorough_blocks or self.block_seed is not None:
             call = secrets.randbelow(len(outputs))
             return [(call, outputs[call])]
         affordable = POLICY.outputs_compared_bytes // self._bytes_per_call
@@ -66,11 +70,13 @@ class SpotChecks:
     ) -> None:
         """Compare outputs that were copied with what is expected; raise the candidate's fault."""
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
+        if self.block_seed is not None:
+            where += ", whose random numbers follow those of the block's calls before it"
         referee = self._fixture.referee
         draws = []
         try:
             for number, slot in enumerate(slots):
-                drawn = referee.draw_from_slot(slot)
+                drawn = referee.draw_from_slot(slot, self.block_seed)
                 draws.append(drawn.draw)
                 self._require_unchanged_inputs(drawn)
                 if choices:
@@ -88,9 +94,10 @@ class SpotChecks:
         """
         referee = self._fixture.referee
         call = secrets.randbelow(calls)
-        drawn = referee.draw_from_slot(call)
+        drawn = referee.draw_from_slot(call, self.block_seed)
         try:
             self._require_unchanged_inputs(drawn)
+            referee.expected_layout(drawn.draw)
             referee.fill_slots(calls)
             self.only(call)
             for _call, output in stash():

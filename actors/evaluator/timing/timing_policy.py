@@ -156,12 +156,14 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- inputs of other distributions --------------------------------------------------------
 
-    # Some calls have them after the last group, and after each group with this chance.  Seconds:
-    # no further block begins later, if one can't hold all kinds.  Bytes: inputs and outputs of the
-    # calls of one block that are compared.
-    other_kinds_s: float = 1.0
-    other_kinds_bytes: int = 1 << 26
+    # Some calls of a block have them after the last group, and after each group with this chance.
     other_kinds_chance: float = 0.05
+    # Bytes on a host, and share of a card's free memory: the inputs and outputs of these calls.
+    other_kinds_bytes: int = 1 << 26
+    other_kinds_memory_share: float = 1 / 16
+    # Share of the seconds of timing so far: no further block begins later, if one can't hold all
+    # kinds.  On an H100 six blocks of 12 GiB took a quarter of a second.
+    other_kinds_time_share: float = 0.1
 
     # --- spot checks --------------------------------------------------------------------------
 

@@ -1,45 +1,23 @@
 """The command line: flags become `Arguments`, every mistake becomes one line (`UsageError`).
 
-`STARK_NAME` variables in the environment may set the same options, those of the table `OPTIONS`.
+`STARK_NAME` variables in the environment may set the options of the table `OPTIONS`, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.installation import VERSION
-from actors.supervisor.cli.option_readers import (
-    launch_file,
-    nonempty_word,
-    one_of,
-    positive_number,
-    price_file,
-    sandbox_level,
-    whole_number,
-)
-from protocol.settings import (
-    EFFORTS,
-    KNOWLEDGE,
-    LESSONS,
-    MAX_IN_FLIGHT,
-    MAX_SEED,
-    PRECHECK,
-    PRECISIONS,
-    PROFILE_WHEN,
-    PROMPT_STYLES,
-)
-from protocol.settings import POLICIES as POLICY_NAMES
-from protocol.settings import STRATEGIES as STRATEGY_NAMES
-from protocol.values import BACKEND_CHOICES
+from actors.supervisor.cli.option_readers import nonempty_word, positive_number
+from actors.supervisor.cli.setting_options import OPTIONS, PREFIX, HelpSection
 
 COMMAND = typed_command()
-PREFIX = "STARK_"  # of settings in the environment
 MIN_SIMILARITY = 0.75  # of two names of which one is a typo
 
 
@@ -70,135 +48,12 @@ class Arguments:
         return minutes if isinstance(minutes, float) else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingOption:
-    """One setting: its flag, its field in Settings (`search.budget`), the reader of its text."""
-
-    flag: str
-    setting: str
-    read: Callable[[str], object]
-    metavar: str
-    help: str
-
-    @property
-    def variable(self) -> str:
-        return PREFIX + self.flag.removeprefix("--").replace("-", "_").upper()
-
-
-many = whole_number(1, MAX_IN_FLIGHT)
-_MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
-OPTIONS = tuple(
-    SettingOption(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
-    for flag, setting, read, metavar, text in (
-        ("--budget", "search.budget", whole_number(1), "N", "attempts per task (30)"),
-        ("--model", "model", nonempty_word, "NAME", _MODEL),
-        (
-            "--planner-model",
-            "planner_model",
-            nonempty_word,
-            "NAME",
-            "another model for the planner",
-        ),
-        ("--coder-model", "coder_model", nonempty_word, "NAME", "another model for the coder"),
-        (
-            "--debugger-model",
-            "debugger_model",
-            nonempty_word,
-            "NAME",
-            "another model for the debugger",
-        ),
-        ("--base-url", "base_url", nonempty_word, "URL", "a server that speaks the Messages API"),
-        ("--effort", "effort", one_of(*EFFORTS), "WORD", "how hard models think: low … max"),
-        (
-            "--at-once",
-            "at_once",
-            whole_number(1),
-            "N",
-            "model calls at once, each agent process (8)",
-        ),
-        (
-            "--ask-person",
-            "ask_person",
-            positive_number,
-            "SECONDS",
-            "put requests to a person first",
-        ),
-        ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
-        ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
-        ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),
-        (
-            "--prompts",
-            "prompts",
-            one_of(*PROMPT_STYLES),
-            "WORD",
-            "compact, or paper: its own requests",
-        ),
-        (
-            "--knowledge",
-            "knowledge",
-            one_of(*KNOWLEDGE),
-            "WORD",
-            "in compact requests: none, facts, profile, cards or all (all)",
-        ),
-        (
-            "--lessons",
-            "lessons",
-            one_of(*LESSONS),
-            "WORD",
-            "accepted: also what earlier runs taught (none)",
-        ),
-        (
-            "--precheck",
-            "precheck",
-            one_of(*PRECHECK),
-            "WORD",
-            "on: a model mends a failing candidate once (on, compact)",
-        ),
-        ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
-        ("--backend", "backend", one_of(*BACKEND_CHOICES), "WORD", ", ".join(BACKEND_CHOICES)),
-        ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
-        ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
-        ("--coders", "coders", whole_number(0), "N", "coder processes (1)"),
-        ("--debuggers", "debuggers", whole_number(0), "N", "debugger processes (1)"),
-        (
-            "--in-flight",
-            "search.in_flight",
-            whole_number(1, MAX_IN_FLIGHT),
-            "K",
-            "expansions at once (evaluators)",
-        ),
-        (
-            "--tasks-at-once",
-            "tasks_at_once",
-            whole_number(1),
-            "N",
-            "tasks open at once (4 an evaluator)",
-        ),
-        ("--seed", "seed", whole_number(0, MAX_SEED), "N", "seed of every draw (0)"),
-        ("--max-cost", "max_cost", positive_number, "USD", "stop before a call could pass this"),
-        ("--max-minutes", "max_minutes", positive_number, "M", "stop this start after M minutes"),
-        ("--min-sandbox", "min_sandbox", sandbox_level, "LEVEL", "refuse a weaker sandbox (1)"),
-        ("--precision", "rules.precision", one_of(*PRECISIONS), "WORD", "lowest allowed (task)"),
-        (
-            "--baselines",
-            "rules.baselines",
-            one_of("eager", "all"),
-            "WORD",
-            "all: torch.compile too",
-        ),
-        (
-            "--profile",
-            "rules.profile",
-            one_of(*PROFILE_WHEN),
-            "WHICH",
-            "none, winners or contenders under profilers",
-        ),
-        ("--listen", "listen", nonempty_word, "ADDR", "tcp://ADDR:PORT for other machines"),
-        ("--launch", "launch", launch_file, "KIND:FILE", "evaluators by slurm, k8s, pbs, lsf, ssh"),
-    )
-)
-
-
+# Flags without a value, and the settings that they turn on.
+SWITCHES = {
+    "until_idle": "until_idle",
+    "first_looks": "first_looks",
+    "require_custom_kernel": "rules.require_custom_kernel",
+}
 # The settings of a machine that joins; all others are the run's.
 LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
@@ -211,10 +66,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
-    if parsed["until_idle"]:
-        settings["until_idle"] = True
-    if parsed["require_custom_kernel"]:
-        settings["rules.require_custom_kernel"] = True
+    settings |= {setting: True for name, setting in SWITCHES.items() if parsed[name]}
     if parsed["import_path"]:
         settings["rules.import_paths"] = tuple(parsed["import_path"])
     arguments = Arguments(
@@ -266,7 +118,7 @@ def check_environment(environ: Mapping[str, str], known: Collection[str]) -> Non
 
 def _refuse_contradictions(arguments: Arguments) -> None:
     if arguments.steer and not arguments.watch:
-        raise UsageError("--steer goes with --watch: it lets the page ask things of the run")
+        raise UsageError("--steer goes with --watch: it lets the page send directives to the run")
     if arguments.join:
         _refuse_beside_join(arguments)
         return
@@ -315,6 +167,10 @@ def _refuse_beside_join(arguments: Arguments) -> None:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog=COMMAND,
+        usage="\n       ".join(
+            f"%(prog)s {what} [OPTION ...]"
+            for what in ("--task FILE [--task FILE ...]", "--resume DIR", "--join TICKET")
+        ),
         description="Turn PyTorch task files into faster, verified kernels.",
         epilog="Exit status: 0 found a candidate that is confirmed to be faster, 1 found none,"
         " 2 usage, 3 stopped and can be resumed, 4 a fault.",
@@ -322,76 +178,104 @@ def _parser() -> OneLineParser:
     )
     parser.refusal = UsageError
     parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
-    _add_task_arguments(parser)
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
-    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
-    parser.add_argument(
-        "--references",
-        type=Path,
-        metavar="RUN",
-        help="take the references that another run has measured on the same kind of device",
-    )
+    groups = {section: parser.add_argument_group(section) for section in HelpSection}
+    _add_task_arguments(groups[HelpSection.TASK])
+    _add_run_arguments(groups[HelpSection.RUN])
     for option in OPTIONS:
-        parser.add_argument(
+        groups[option.section].add_argument(
             option.flag,
             dest=option.setting,
             type=option.read,
             metavar=option.metavar,
             help=option.help,
         )
-    parser.add_argument(
+    groups[HelpSection.JUDGE].add_argument(
         "--require-custom-kernel",
         action="store_true",
         help="reject what computes with the library alone, falls back, or never runs its kernel",
     )
-    parser.add_argument(
-        "--until-idle",
-        action="store_true",
-        help="end once the roles that run here can do nothing more",
-    )
-    parser.add_argument("--join", metavar="TICKET", help="lend this machine to a run elsewhere")
-    parser.add_argument(
-        "--max-wait",
-        type=positive_number,
-        metavar="M",
-        help="with --join: leave when the run is not heard of for M minutes (60)",
-    )
-    parser.add_argument(
-        "--keep-refused",
-        action="store_true",
-        help="keep the run folder also when no task can be measured",
-    )
-    _add_reporting_arguments(parser)
+    _add_joining_arguments(groups[HelpSection.MACHINES])
+    _add_output_arguments(groups[HelpSection.OUTPUT])
     return parser
 
 
-def _add_reporting_arguments(parser: OneLineParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+def _add_task_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--task",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a module in KernelBench's format; may be given several times",
     )
-    parser.add_argument(
-        "--watch", action="store_true", help="show the run as a page; its address is printed"
+    group.add_argument(
+        "--shapes", type=Path, metavar="FILE", help="the task's cases (default: NAME.cases.toml)"
     )
-    parser.add_argument(
-        "--steer", action="store_true", help="with --watch: let the page ask things of the run"
+    group.add_argument(
+        "--dtype",
+        type=nonempty_word,
+        metavar="WORD",
+        help="judge the task in this dtype: float16, bfloat16, float32, float64, or several",
     )
-
-
-def _add_task_arguments(parser: OneLineParser) -> None:
-    parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
-    parser.add_argument(
-        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
-    )
-    parser.add_argument(
-        "--dtype", type=nonempty_word, metavar="WORD", help="judge it in bfloat16, float16, …"
-    )
-    parser.add_argument(
+    group.add_argument(
         "--backward", action="store_true", help="judge forward and backward, as one call"
     )
-    parser.add_argument(
+    group.add_argument(
         "--import-path",
         action="append",
         metavar="DIR",
         help="a folder with a package that the tasks import; candidates can read it",
+    )
+
+
+def _add_run_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder")
+    group.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="the run's folder (default: runs/TASK-TIME)"
+    )
+    group.add_argument(
+        "--references",
+        type=Path,
+        metavar="RUN",
+        help="take the references that another run has measured on the same kind of device",
+    )
+    group.add_argument(
+        "--until-idle",
+        action="store_true",
+        help="end as soon as the roles that run here can do nothing more",
+    )
+    group.add_argument(
+        "--first-looks",
+        action="store_true",
+        help="like --until-idle, but leave confirmations and baselines to a later start",
+    )
+    group.add_argument(
+        "--keep-refused",
+        action="store_true",
+        help="keep the run folder also when no task can be measured",
+    )
+
+
+def _add_joining_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--join", metavar="TICKET", help="lend this machine to the run that made the ticket"
+    )
+    group.add_argument(
+        "--max-wait",
+        type=positive_number,
+        metavar="M",
+        help="with --join: leave when the run is not heard of for M minutes (default: 60)",
+    )
+
+
+def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--json", action="store_true", help="print result.json alone on stdout")
+    group.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+    )
+    group.add_argument(
+        "--watch", action="store_true", help="show the run as a page; its address is printed"
+    )
+    group.add_argument(
+        "--steer", action="store_true", help="with --watch: let the page send directives to the run"
     )

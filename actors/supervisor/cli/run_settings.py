@@ -14,7 +14,8 @@ import msgspec
 
 from actors.cli import UsageError
 from actors.supervisor.cli import flags
-from actors.supervisor.cli.flags import OPTIONS, Arguments
+from actors.supervisor.cli.flags import Arguments
+from actors.supervisor.cli.setting_options import OPTIONS
 from actors.supervisor.processes import launcher_client
 from protocol import prices
 from protocol.api_key import api_key_variable
@@ -39,12 +40,12 @@ from protocol.values import AGENT_ROLES, BACKEND_OF, Role
 DEFAULT_CLAUDE_MODEL = "claude-sonnet-4-6"
 ATTEMPTS_AHEAD = 3  # expansions in flight for each card
 MAX_OPEN_TASKS = 4  # open tasks for each evaluator, while models think
-FREE_MODELS = ("recipes", "script:", "replay:")  # models that answer at once and cost nothing
 # Settings of one run only: not inherited from a stark.toml that was copied from it.
 NOT_INHERITED = ("tasks", "model_reason")
 # A resumed run may have other processes, budget and limits, but stays the same search.
 CHANGEABLE_ON_RESUME = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
+    "first_looks",
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
     *("prices", "at_once", "base_url"),  # where a model is found, not which model
     *("launch", "ask_person"),
@@ -89,12 +90,13 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     """Return the settings of a resumed run; raise UsageError when a flag contradicts the run."""
     _refuse_unused_policy(arguments, old)
     raw: dict[str, Any] = msgspec.to_builtins(old)
-    raw["until_idle"] = False  # valid for one start only
+    raw |= {"until_idle": False, "first_looks": False}  # valid for one start only
     options = {option.setting: option.flag for option in OPTIONS}
     for field, value in arguments.settings.items():
         flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
         before = _get(old, field)
-        if field not in CHANGEABLE_ON_RESUME and value != before:
+        is_fixed = field not in CHANGEABLE_ON_RESUME and not _is_moved_script(before, value)
+        if is_fixed and value != before:
             given = flag if value is True else f"{flag} {value}"
             has = "none" if before is False or before in ("", None) else before
             raise UsageError(
@@ -112,6 +114,15 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     return settings
 
 
+def _is_moved_script(before: object, now: object) -> bool:
+    """Whether a script is found elsewhere now, as where a run's folder and its script moved."""
+    names = [str(model) for model in (before, now)]
+    return (
+        all(name.startswith("script:") for name in names)
+        and len({Path(name).name for name in names}) == 1
+    )
+
+
 def require_workers(settings: Settings) -> None:
     """Raise UsageError for a run that lacks the processes of a role."""
     if settings.launch and not settings.public_address:
@@ -119,7 +130,7 @@ def require_workers(settings: Settings) -> None:
             "--launch needs --listen tcp://ADDR:PORT: an address of this machine where its jobs"
             " connect"
         )
-    elsewhere = settings.public_address or settings.until_idle
+    elsewhere = settings.public_address or settings.ends_when_idle
     missing = [role for role in settings.required_roles if not settings.process_count(role)]
     if missing and not elsewhere:
         raise UsageError(
@@ -131,7 +142,7 @@ def require_workers(settings: Settings) -> None:
 def paid_models(settings: Settings) -> list[str]:
     """Return the run's models that cost money, or may."""
     named = dict.fromkeys(settings.model_of(role) for role in AGENT_ROLES)
-    return [model for model in named if not model.startswith(FREE_MODELS)]
+    return [model for model in named if not model.startswith(COMPUTED_MODELS)]
 
 
 def with_prices(settings: Settings) -> Settings:
@@ -227,7 +238,7 @@ def _set_concurrency(raw: dict[str, Any], evaluators: int, tasks: int, ahead: in
     measured.  Many tasks with one expansion each grow better trees than one task with many.  With a
     model that answers at once, one task fills an evaluator and stays open until it is done.
     """
-    answers_at_once = str(raw["model"]).startswith(FREE_MODELS)
+    answers_at_once = str(raw["model"]).startswith(COMPUTED_MODELS)
     raw.setdefault("tasks_at_once", evaluators * (1 if answers_at_once else MAX_OPEN_TASKS))
     open_tasks = max(1, min(tasks, raw["tasks_at_once"] or tasks))
     raw.setdefault("search", {}).setdefault(

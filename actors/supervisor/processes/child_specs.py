@@ -135,13 +135,13 @@ def worker_specs(
     return tuple(specs)
 
 
-def _module(room: str, *arguments: str) -> tuple[str, ...]:
+def _module(package: str, *arguments: str) -> tuple[str, ...]:
     # -P: the run directory, in which children work, must never be searched for modules.
     return (
         sys.executable,
         "-P",
         "-m",
         "actors.supervisor.processes.exec_actor",
-        f"actors.{room}",
+        f"actors.{package}",
         *arguments,
     )

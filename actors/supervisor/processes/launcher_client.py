@@ -1,6 +1,6 @@
 """`--launch` as the supervisor sees it: a process that keeps the number of jobs.
 
-The launcher is a room of its own, and only its process imports parsl: another process of it checks
+The launcher is a package of its own, and only its process imports parsl: a second one checks
 whether a file can be used.  The supervisor reads the state of the jobs from `launch.json`.
 """
 

@@ -181,7 +181,7 @@ def work_range(key: AttemptKey) -> tuple[str, str]:
 
 
 def attempts_under_way(run: sqlite3.Connection) -> list[UnderWay]:
-    """Return the attempts without a verdict, then held work that is no part of such an attempt.
+    """Return the attempts without a verdict, then held work that belongs to no such attempt.
 
     That other work is the measurement of a reference (number 0) and the confirmation of a node;
     their kind is their stage.
@@ -195,11 +195,12 @@ def attempts_under_way(run: sqlite3.Connection) -> list[UnderWay]:
     rows = run.execute(
         "SELECT task, number, parent, kind, state FROM attempt WHERE state != 'done'"
         " ORDER BY task, number"
-    )
-    found = []
-    for task, number, parent, kind, stage in rows:
-        _, slot, since = held.pop((task, number), ("", None, None))
-        one = UnderWay(
+    ).fetchall()
+    attempts = {(task, number) for task, number, *_ in rows}
+    others = sorted((*key, stage) for key, (stage, _, _) in held.items() if key not in attempts)
+    rows += [(task, number, number, stage, stage) for task, number, stage in others]
+    return [
+        UnderWay(
             task=task,
             number=number,
             parent=parent,
@@ -208,19 +209,9 @@ def attempts_under_way(run: sqlite3.Connection) -> list[UnderWay]:
             slot=slot,
             since=since,
         )
-        found.append(one)
-    for (task, number), (stage, slot, since) in sorted(held.items()):
-        one = UnderWay(
-            task=task,
-            number=number,
-            parent=number,
-            kind=stage,
-            stage=stage,
-            slot=slot,
-            since=since,
-        )
-        found.append(one)
-    return found
+        for task, number, parent, kind, stage in rows
+        for _, slot, since in [held.get((task, number), ("", None, None))]
+    ]
 
 
 def _attempt_of(work: str) -> AttemptKey:

@@ -125,7 +125,7 @@ class EventRow(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class FeedDirective(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One wish of a person, and what became of it."""
+    """One directive, and what became of it."""
 
     key: str
     verb: str

@@ -15,6 +15,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
+def counted(number: int, thing: str) -> str:
+    """Return "1 evaluator", "2 evaluators"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def duration(us: float | None) -> str:
     """`412 µs`, `1.24 ms`, `2.10 s`; a dash for a value that was not measured."""
     if us is None:

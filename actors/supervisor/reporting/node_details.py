@@ -323,7 +323,7 @@ def _measurement_lines(verdict: Verdict) -> Iterator[str]:
     timing = (verdict.profile or {}).get("timing")
     if timing:
         yield f"timed in {timing}"
-    if verdict.max_error is not None:
+    if verdict.max_error is not None and not (verdict.facts and verdict.facts.errors):
         yield f"largest error: {verdict.max_error:.3g} of what the tolerance allows"
     if verdict.device:
         yield f"judged on {verdict.device}, sandbox level {verdict.sandbox_level}"

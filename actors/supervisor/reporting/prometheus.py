@@ -63,7 +63,12 @@ def prometheus_text(
     snapshot: Snapshot, workers: tuple[WorkerStatus, ...], leases: Mapping[str, int]
 ) -> str:
     """Return a run's figures as text; figures that were not measured are left out."""
-    families = [*_run(snapshot, leases), *_tasks(snapshot.tasks), *_workers(workers)]
+    families = [
+        *_run(snapshot, leases),
+        *_attempts(snapshot.tasks),
+        *_calls(snapshot.tasks),
+        *_workers(workers),
+    ]
     return "".join(family.text() for family in families)
 
 
@@ -95,13 +100,8 @@ def _run(snapshot: Snapshot, leases: Mapping[str, int]) -> list[MetricFamily]:
     ]
 
 
-def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
-    named = [((("task", task.name),), task) for task in tasks]
-    tokens = [
-        ((*label, ("kind", kind)), float(getattr(task.spend, f"{kind}_tokens")))
-        for label, task in named
-        for kind in ("input", "cached", "output")
-    ]
+def _attempts(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
+    named = _by_task(tasks)
     return [
         _gauge(
             "stark_task_budget",
@@ -136,6 +136,17 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
             "Whether the best was measured again at length; 0: a first look.",
             [(label, float(task.best.confirmed)) for label, task in named if task.best is not None],
         ),
+    ]
+
+
+def _calls(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
+    named = _by_task(tasks)
+    tokens = [
+        ((*label, ("kind", kind)), float(getattr(task.spend, f"{kind}_tokens")))
+        for label, task in named
+        for kind in ("input", "cached", "output")
+    ]
+    return [
         _counter(
             "stark_calls_total",
             "Replies that models gave.",
@@ -150,12 +161,16 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
     ]
 
 
+def _by_task(tasks: tuple[TaskState, ...]) -> list[tuple[MetricLabels, TaskState]]:
+    return [((("task", task.name),), task) for task in tasks]
+
+
 def _workers(workers: tuple[WorkerStatus, ...]) -> list[MetricFamily]:
     named = [((("slot", worker.slot),), worker) for worker in workers]
     return [
         _gauge(
             "stark_actor_up",
-            "Whether a process sits in the slot.",
+            "Whether a process runs in the slot.",
             [(label, float(worker.state == "up")) for label, worker in named],
         ),
         _gauge(
@@ -175,7 +190,7 @@ def _workers(workers: tuple[WorkerStatus, ...]) -> list[MetricFamily]:
         ),
         _gauge(
             "stark_actor_quarantined",
-            "Whether nothing is judged on its device until it is well again.",
+            "Whether nothing is judged on its device until the device passes its check.",
             [(label, float(worker.is_quarantined)) for label, worker in named],
         ),
         _gauge(

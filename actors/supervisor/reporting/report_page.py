@@ -140,7 +140,7 @@ class EmbeddedNodes:
         size.add(msgspec.json.encode(new))
 
     def left_out(self, nodes: int) -> list[str]:
-        """Say what is missing for a run of so many nodes."""
+        """Say what is missing for a run with that number of nodes."""
         lines = []
         if nodes > len(self.nodes):
             count = nodes - len(self.nodes)

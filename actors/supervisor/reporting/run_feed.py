@@ -25,7 +25,7 @@ from protocol.read_only import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Value
 
-SETTLED_S = 1.0  # a file that was not written for so long has been read as it is
+SETTLED_S = 1.0  # without a write, after which a file has been read as it is
 BUSY_MS = 500  # a page tries again; other pages wait meanwhile
 SERVED_S = 5.0  # a coordinator writes four times a second
 LIVE_STATUSES = ("running", "draining")

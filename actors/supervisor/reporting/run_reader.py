@@ -7,7 +7,7 @@ database that does not exist yet, or is not ready, reads as nothing new.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,18 +208,7 @@ class RunReader:
         if run is None:
             return None
         self._read_new_nodes(connection)
-        by_task: dict[str, list[NodeView]] = {}
-        for (task, _), node in sorted(self._nodes.items()):
-            by_task.setdefault(task, []).append(node)
-        spend: dict[str, list[Spend]] = {}
-        answered = 0
-        for row in _spend(connection):
-            spend.setdefault(row.task, []).append(row.spend)
-            answered += row.spend.calls if row.model == PERSON else 0
-        under_way = _under_way(connection)
-        tasks = connection.execute(
-            "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
-        )
+        spend = list(_spend(connection))
         return Snapshot(
             run_id=run["run_id"],
             status=run["status"],
@@ -230,22 +219,34 @@ class RunReader:
             is_finishing=bool(run.get("finishing")),
             cap_usd=run.get("cap_usd"),
             directives=tuple(_directives(connection)),
-            answered=answered,
-            tasks=tuple(
-                TaskState(
-                    name=name,
-                    budget=budget,
-                    status=status or "",
-                    problem=problem or "",
-                    reference=msgspec.msgpack.decode(blob, type=Reference) if blob else None,
-                    nodes=tuple(by_task.get(name, ())),
-                    under_way=tuple(under_way.get(name, ())),
-                    spend=formatting.total_spend(spend.get(name, [])),
-                )
-                for name, budget, status, problem, blob in tasks
-            ),
+            answered=sum(row.spend.calls for row in spend if row.model == PERSON),
+            tasks=tuple(self._tasks(connection, spend)),
             workers=tuple(_workers(connection)),
         )
+
+    def _tasks(
+        self, connection: sqlite3.Connection, spend: Sequence[SpendRow]
+    ) -> Iterator[TaskState]:
+        nodes: dict[str, list[NodeView]] = {}
+        for (task, _), node in sorted(self._nodes.items()):
+            nodes.setdefault(task, []).append(node)
+        spend_of: dict[str, list[Spend]] = {}
+        for row in spend:
+            spend_of.setdefault(row.task, []).append(row.spend)
+        under_way = _under_way(connection)
+        for name, budget, status, problem, blob in connection.execute(
+            "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
+        ):
+            yield TaskState(
+                name=name,
+                budget=budget,
+                status=status or "",
+                problem=problem or "",
+                reference=msgspec.msgpack.decode(blob, type=Reference) if blob else None,
+                nodes=tuple(nodes.get(name, ())),
+                under_way=tuple(under_way.get(name, ())),
+                spend=formatting.total_spend(spend_of.get(name, [])),
+            )
 
     def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
         """Read new nodes, and old ones with a second look or a rejection: no other can change."""

@@ -183,7 +183,7 @@ def _last_results(run_dir: Path) -> RunResults:
 
 
 def best_file(run_dir: Path, task: str, tasks: int) -> Path:
-    """Return the file for the winner of `task` in a run of so many tasks."""
+    """Return the file for the winner of `task` in a run with that number of tasks."""
     return run_dir / ("best.py" if tasks == 1 else f"best-{task}.py")
 
 

@@ -40,7 +40,8 @@ def opening_lines(settings: Settings, folder: str) -> tuple[str, ...]:
     """Return the first lines of a run: folder, tasks, device, model."""
     return (
         f"run {folder}: {', '.join(settings.tasks)} on {settings.device},"
-        f" {settings.search.budget} attempts each, {settings.evaluators} evaluators",
+        f" {formatting.counted(settings.search.budget, 'attempt')} for each task,"
+        f" {formatting.counted(settings.evaluators, 'evaluator')}",
         f"model {formatting.model_line(settings)}",
     )
 

@@ -1,6 +1,6 @@
 """What waits in a run's folder: directives that no coordinator has taken, questions of agents.
 
-They are files, and so they are no part of the change feed of `run.db`.
+They are files, and so they are not in the change feed of `run.db`.
 """
 
 from __future__ import annotations

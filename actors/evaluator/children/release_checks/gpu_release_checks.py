@@ -98,11 +98,16 @@ class GpuReleaseChecks(HostReleaseChecks):
 
 
 def run_check(
-    module: ModuleType, device: DeviceKind, name: str, case: TaskCase | None = None
+    module: ModuleType,
+    device: DeviceKind,
+    name: str,
+    case: TaskCase | None = None,
+    *,
+    fills_on_card: bool = False,
 ) -> ReleaseChecked:
-    """Run one check and say how it ended; `case`: the layout that it is made in."""
+    """Run one check and say how it ended; the others: as for `ReleaseComparison`."""
     try:
-        GpuReleaseChecks(module, device, case).run(name)
+        GpuReleaseChecks(module, device, case, fills_on_card=fills_on_card).run(name)
     except NotCheckableError as error:
         return ReleaseChecked(passed=False, skipped=True, reason=str(error))
     except (MemoryError, torch.OutOfMemoryError):

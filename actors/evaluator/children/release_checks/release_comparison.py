@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from actors.evaluator.children.release_checks.card_construction import prepare_guard
 from actors.evaluator.children.tensors import tensor_copies
 from actors.evaluator.children.tensors.call_arguments import positional_inputs
+from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
 from protocol.cases import TaskCase
@@ -39,12 +43,24 @@ class ReleaseComparison:
     """One imported drop-in file: modules, inputs, and the comparison of `ModelNew` with `Model`."""
 
     def __init__(
-        self, module: ModuleType, device: DeviceKind, case: TaskCase | None = None
+        self,
+        module: ModuleType,
+        device: DeviceKind,
+        case: TaskCase | None = None,
+        *,
+        fills_on_card: bool = False,
     ) -> None:
-        """`case`: the layout of inputs and module; None: the file's own."""
+        """`case`: the layout of inputs and module; None: the file's own.
+
+        `fills_on_card`: whether modules are so large that the card draws their first values.
+        """
         self.module = module
         self.device = device
         self._case = case or TaskCase(name="")
+        self._fills_on_card = fills_on_card
+        if fills_on_card:
+            prepare_guard(module)
+        self._draws_on_card = can_draw_on(device, lambda: self._drawn(0))
 
     def plain(self) -> torch.nn.Module:
         """Return a plain module."""
@@ -63,15 +79,21 @@ class ReleaseComparison:
 
     def _construct(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
         torch.manual_seed(1)
-        made = kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
+        with large_fills(on_card=self._fills_on_card):
+            made = kind(*to_device(list(self.module.get_init_inputs()), self.device))
+        made = made.to(self.device)
         return made.to(getattr(torch, self._case.dtype)) if self._case.dtype else made
 
     def inputs(self, seed: int = 0) -> list[object]:
         """Draw inputs."""
         torch.manual_seed(seed)
-        made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
-        drawn = in_case(made, self._case, seed)
+        with torch.device(self.device) if self._draws_on_card else nullcontext():
+            drawn = self._drawn(seed)
         return to_device(drawn, self.device)
+
+    def _drawn(self, seed: int) -> list[object]:
+        made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
+        return in_case(made, self._case, seed)
 
     def expect(
         self,

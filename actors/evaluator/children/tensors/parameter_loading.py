@@ -7,7 +7,7 @@ parameter.  Runs in the runner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -18,8 +18,11 @@ NAMES_SHOWN = 50
 
 def load_parameters(
     module: object, wanted: dict[str, torch.Tensor], first: dict[str, torch.Tensor]
-) -> ParametersLoaded:
-    """Copy `wanted` into `module`; `first`: the first values of the task's own parameters."""
+) -> tuple[ParametersLoaded, dict[str, torch.Tensor]]:
+    """Copy `wanted` into `module`; `first`: the first values of the task's own parameters.
+
+    The second value is the module's tensors by the names of `wanted`.
+    """
     own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
     missing = [name for name in wanted if name not in own]
     extra = {name: value for name, value in own.items() if name not in wanted}
@@ -28,7 +31,7 @@ def load_parameters(
         for name, value in wanted.items()
         if name in own and own[name].shape != value.shape
     ]
-    pairs = [(own[name], value) for name, value in wanted.items() if name in own]
+    found = {name: own[name] for name in wanted if name in own}
     plain = list(_plain_tensors(module))
     for name in list(missing):
         target = _find_like(first[name], list(extra.values()), equal=True)
@@ -40,15 +43,25 @@ def load_parameters(
             missing.remove(name)
             extra = {key: value for key, value in extra.items() if value is not target}
             plain = [value for value in plain if value is not target]
-            pairs.append((target, wanted[name]))
+            found[name] = target
     with torch.no_grad():
-        for target, value in pairs:
-            if target.shape == value.shape:
-                target.copy_(value)
-    return ParametersLoaded(
-        missing=tuple(missing),
-        misshapen=tuple(misshapen)[:NAMES_SHOWN],
-    )
+        for name, target in found.items():
+            if target.shape == wanted[name].shape:
+                target.copy_(wanted[name])
+    loaded = ParametersLoaded(missing=tuple(missing), misshapen=tuple(misshapen)[:NAMES_SHOWN])
+    return loaded, found
+
+
+def state_of(
+    module: object, loaded: dict[str, torch.Tensor], names: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return a module's parameters and buffers of these names, as far as it has them.
+
+    `loaded`: where others of the task's were copied to.
+    """
+    own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
+    held = {**loaded, **own}
+    return {name: held[name].detach() for name in names if name in held}
 
 
 def _find_like(

@@ -18,7 +18,7 @@ NodeVerb = Literal["pin", "unpin", "boost", "prune", "unprune", "reject"]
 
 @dataclass(frozen=True)
 class NodeSteered:
-    """A person's wish about one node."""
+    """A directive about one node."""
 
     verb: NodeVerb
     number: int
@@ -45,7 +45,7 @@ SteeringEvent = NodeSteered | SourceInjected | BudgetChanged
 
 
 def steer_node(tree: Tree, event: NodeSteered) -> None:
-    """Change what the tree allows for a node; boosts are no property of the tree."""
+    """Change what the tree allows for a node; boosts are not a property of the tree."""
     match event.verb:
         case "pin":
             tree.pin(event.number)

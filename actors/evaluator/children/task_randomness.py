@@ -1,0 +1,61 @@
+"""Tasks that draw random numbers: what decides their outputs, and how calls are repeated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Final
+
+import torch
+
+from actors.evaluator.children.random_state import RandomState
+from actors.evaluator.children.source_import import seed_all
+from actors.evaluator.children.task_errors import task_errors_as
+from actors.evaluator.children.task_module import TaskModule, are_equal
+from actors.evaluator.children.tensors.tensor_copies import clone
+
+RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
+NOT_REPEATED: Final = (
+    "its outputs depend on earlier calls, or inputs decide how many random numbers it draws: "
+    "outputs of timed calls are not compared"
+)
+
+
+def randomness_notes(*, is_deterministic: bool, is_repeated: bool) -> Iterator[str]:
+    """Yield what a reader has to know of a task's outputs."""
+    if not is_deterministic:
+        yield RANDOM_OUTPUTS
+    if not is_repeated:
+        yield NOT_REPEATED
+
+
+def is_repeated(task: TaskModule, seed: int) -> bool:
+    """Whether nothing but inputs and random numbers decides what a call returns.
+
+    That is so if no earlier call does, and all calls draw as many numbers.
+    """
+    model, states = copy.deepcopy(task.model), []
+    first: object = None
+    is_same = True
+    for number, drawn in enumerate((seed, seed + 1, seed)):
+        inputs = task.inputs(drawn)  # one draw at a time: they may be large
+        seed_all(seed)
+        with task_errors_as("Model.forward"), torch.no_grad():
+            returned = clone(task.call(model, inputs))
+        states.append(RandomState(task.device))
+        if number == 0:
+            first = returned
+        else:
+            is_same = number == 1 or are_equal(first, returned)
+    return is_same and all(states[0].is_equal(each) for each in states)
+
+
+def random_state_after(
+    task: TaskModule, inputs: list[object], seed: int, calls: int
+) -> RandomState:
+    """Return the state of the generators after so many calls from a seed on."""
+    seed_all(seed)
+    with task_errors_as("Model.forward"), torch.no_grad():
+        for _call in range(calls):
+            task.call(task.model, clone(inputs))
+    return RandomState(task.device)

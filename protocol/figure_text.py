@@ -1,0 +1,88 @@
+"""Figures of facts as text.  Pure."""
+
+from __future__ import annotations
+
+import re
+
+from protocol.facts import MatrixPrecision
+
+NAME_CHARS = 80  # of a kernel
+_INNERMOST_ARGUMENTS = re.compile(r"<[^<>]+>")
+_LEFT_OUT = "\0"  # stands for arguments that are left out
+_UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|void |<lambda[^>]*>")
+
+PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
+
+
+def us(microseconds: float) -> str:
+    """Return a time with its unit: "0.42 µs", "12.3 µs", "2.79 ms"."""
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.3g} s"
+    if microseconds >= 1e3:
+        return f"{microseconds / 1e3:.3g} ms"
+    return f"{microseconds:.3g} µs"
+
+
+def rate_text(gb_s: float) -> str:
+    return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
+
+
+def tflops_text(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def bytes_text(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.4g} {unit}"
+
+
+def flops_text(count: float) -> str:
+    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.3g} FLOP"
+
+
+def precision_name(precision: MatrixPrecision) -> str:
+    return PRECISION_NAMES.get(precision, precision)
+
+
+def launches_text(count: int) -> str:
+    return f"{count} {'launch' if count == 1 else 'launches'}"
+
+
+def dimensions_text(size: tuple[int, int, int]) -> str:
+    kept = list(size)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return "x".join(map(str, kept))
+
+
+def in_brackets(parts: list[str]) -> str:
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def kernel_name(line: str) -> str:
+    """Return a kernel's name without parameters, and without template arguments if it is long."""
+    line = _without_parameters(without_unnamed(line))
+    while len(line) > NAME_CHARS and (shorter := _INNERMOST_ARGUMENTS.sub(_LEFT_OUT, line)) != line:
+        line = shorter
+    line = line.replace(_LEFT_OUT, "<…>")
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
+
+
+def without_unnamed(line: str) -> str:
+    """Return a function's name without its result, unnamed namespaces and lambdas."""
+    return _UNNAMED.sub("", line)
+
+
+def _without_parameters(line: str) -> str:
+    depth = 0
+    for at, char in enumerate(line):
+        depth += (char in "<[") - (char in ">]")
+        if char == "(" and depth == 0 and at:
+            return line[:at].rstrip()
+    return line

@@ -1,0 +1,20 @@
+"""statistics: has its buffers under other names, and one as a plain tensor."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+        self.batches = torch.tensor(0)
+
+    def forward(self, x):
+        self.batches += 1
+        normed = nn.functional.batch_norm(
+            x, self.mean, self.variance, self.gamma, self.beta, True, 0.1, 1e-5
+        )
+        return torch.relu_(normed)

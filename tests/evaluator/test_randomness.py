@@ -1,0 +1,91 @@
+"""Tasks that draw random numbers: outputs of timed calls are compared with the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import special_corpora
+
+from actors.evaluator.judge import Judge
+from protocol.values import Outcome, Task, Verdict
+
+CANDIDATES = special_corpora.candidates(
+    "randomness", ("plain", "zeros", "product_left_out_late", "right_after_seeds")
+)
+
+
+@pytest.mark.parametrize("path", CANDIDATES)
+def test_random_numbers_excuse_nothing(patient_judge: Judge, path: Path) -> None:
+    """A call returns what the task does with the same numbers, in checks and when it is timed."""
+    task = Task(name="randomness", source=special_corpora.task_source("randomness"))
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    expected = Outcome.CORRECT if path.parent.name == "honest" else Outcome.WRONG
+    assert expected is verdict.verdict, verdict
+
+
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        {update}
+        return {result} + torch.rand(4)
+
+def get_inputs():
+    return [torch.randn(4)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "result", "expected"),
+    [
+        ("self.seen.add_(1)", "x", True),
+        ("self.seen.add_(1)", "x * self.seen", False),
+        ("torch.rand(int(x.abs().sum() * 1000))", "x", False),
+    ],
+)
+def test_what_decides_outputs_besides_random_numbers_is_known(
+    torch: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    update: str,
+    result: str,
+    expected: bool,
+) -> None:
+    """Earlier calls, or values that decide how many numbers are drawn: nothing can be repeated."""
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.task_module import TaskModule
+
+    assert torch
+    monkeypatch.chdir(tmp_path)
+    task = TaskModule(TASK.format(update=update, result=result), "cpu")
+    task.make(1)
+    assert expected is task_randomness.is_repeated(task, 2)
+
+
+def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The referee draws the numbers of calls that it does not compare, too."""
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.source_import import seed_all
+    from actors.evaluator.children.task_module import TaskModule
+
+    monkeypatch.chdir(tmp_path)
+    task = TaskModule(TASK.format(update="pass", result="x"), "cpu")
+    task.make(1)
+    inputs = task.inputs(2)
+    seed_all(3)
+    outputs = [task.model(*inputs) for _call in range(4)]
+    state = task_randomness.random_state_after(task, inputs, 3, 3)
+    assert torch.equal(outputs[3], task.eager_outputs(inputs, state))
