@@ -157,6 +157,11 @@ def combined(proofs: Sequence[Proof]) -> Proof:
     )
 
 
+def timed_seconds() -> float:
+    """Return for how many seconds calls are timed."""
+    return SERIES * TIMED_S
+
+
 def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:
     """Return the time of a call, taking turns: each of `calls` has other weights.
 
