@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from quick_stages import looked_at, take_quickly
+from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import task_making
 from actors.adopt.look import Look
 from actors.adopt.model_report import no_winner_line
 from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import take
 from actors.adopt.taken_tasks import NotTaken, Take
 from actors.adopt.task_runs import run_outcome
 
@@ -55,14 +56,33 @@ def test_a_task_is_timed_alone_with_hooks_as_in_the_model(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hooks take as long as a small operation: with them on one side only, tasks were refused."""
-    seen: list[torch.nn.Module] = []
+    hooks: list[tuple[int, int]] = []
     own = task_making.call_us
 
     def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:
-        seen.extend(call.func for call in calls)  # type: ignore[attr-defined]
+        for module in (call.func for call in calls):  # type: ignore[attr-defined]
+            hooks.append((len(module._forward_pre_hooks), len(module._forward_hooks)))
         return own(calls, device)
 
     monkeypatch.setattr(task_making, "call_us", call_us)
     assert take_quickly(folder, "fast.*").tasks
-    assert seen
-    assert all(len(each._forward_hooks) == len(each._forward_pre_hooks) == 1 for each in seen)
+    assert {(1, 1)} == set(hooks)
+
+
+def test_a_module_whose_python_takes_the_time_becomes_a_task(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task's text is without it: in the model a call may take as long as the module alone."""
+    monkeypatch.setattr(task_making.TaskMaker, "_alone_us", lambda *given, **named: 15.0)
+    monkeypatch.setattr(task_making.TaskMaker, "_in_model_us", lambda *given: 23.0)
+    monkeypatch.setattr(task_making, "call_us", lambda *given: 21.0)
+    narrow = msgspec.structs.replace(options("fast.*"), max_gap=0.2)
+    (task,) = take(folder, narrow, silent).tasks
+    assert (15.0, 21.0, 23.0) == (
+        task.proof.alone_us,
+        task.proof.alone_cold_us,
+        task.proof.in_model_us,
+    )
+    monkeypatch.setattr(task_making, "call_us", lambda *given: 16.0)
+    (refused,) = take(folder, narrow, silent).not_taken
+    assert "alone it takes 15 to 16 µs, in the model 23 µs" in refused.reason
