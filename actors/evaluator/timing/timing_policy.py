@@ -148,6 +148,12 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     least_replaced_share: float = 0.4
     replaced_ahead_share: float = 0.15
     replacing_share: float = 0.1
+    # Shares of the block: it is stopped by lot between these two, and by so much more of its inputs
+    # than of its time can be read by then (honest blocks: less than of their time).  Pages that the
+    # inputs must have.
+    stopped_shares: tuple[float, float] = (0.1, 0.4)
+    touched_ahead_share: float = 0.15
+    least_pages: int = 16
     # Calls that a block must have.
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.
