@@ -132,7 +132,8 @@ class PairedBenchmark:
         """Find out how long a call takes, and how many make a block."""
         self._transfer.prepare(min(POLICY.rehearsal_slots, self._block_size.most))
         if self._transfer.draw_s:
-            self._block_size.limit(int(POLICY.max_draw_s / self._transfer.draw_s))
+            most_s = POLICY.max_draw_s if self._on_host else POLICY.gpu_max_draw_s
+            self._block_size.limit(int(most_s / self._transfer.draw_s))
         for side in SIDES:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)

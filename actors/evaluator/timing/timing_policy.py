@@ -52,7 +52,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Ratio: a side that wants this many times more calls than it had is planned anew.
     max_stretch: float = 1.5
     # Seconds: filling the slots of one block takes no longer, where each call's inputs are drawn.
+    # On a card the shortest timing has 25 fills.
     max_draw_s: float = 0.25
+    gpu_max_draw_s: float = 0.1
 
     # --- warm-up and overhead -----------------------------------------------------------------
 
