@@ -20,7 +20,7 @@ import torch
 
 from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.task_errors import UnsuitableTaskError
-from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors import mixing_kernel, tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
 from actors.evaluator.ipc.layout_checks import (
@@ -99,7 +99,8 @@ class MixedTensor:
             places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
             self._last = None
             return
-        self._mix_in_pieces(places, first, second)
+        if not mixing_kernel.mix(places, (first, second), self._chosen, self._factors):
+            self._mix_in_pieces(places, first, second)
         if self._last is not None:
             turned = self._turned(self._last, self._chosen, first, second)
             places.scatter_(1, self._last, self._scaled(turned, self._factors))
