@@ -162,10 +162,9 @@ class PairedBenchmark:
             self.groups.append(group)
             self._look_for_reading_ahead(group)
             if secrets.randbelow(1000) < 1000 * POLICY.other_kinds_chance:
-                self._look_at_other_kinds(time.monotonic() - began)
+                self._look_at_other_kinds()
             on_group(len(self.groups))
-        # A candidate can't know that this is the end.
-        self._look_at_other_kinds(time.monotonic() - began)
+        self._look_at_other_kinds()  # a candidate can't know that this is the end
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
@@ -191,11 +190,10 @@ class PairedBenchmark:
             with self._stages.stage("reading ahead"):
                 self._transfer.require_no_reading_ahead(calls, usual_s)
 
-    def _look_at_other_kinds(self, timed_s: float) -> None:
-        """Have the candidate compute inputs of other distributions; `timed_s`: timing so far."""
+    def _look_at_other_kinds(self) -> None:
+        """Have the candidate compute inputs of other distributions."""
         with self._stages.stage("other kinds"):
-            calls = self._block_size.calls("candidate")
-            self._transfer.require_right_on_other_kinds(calls, timed_s)
+            self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""

@@ -163,9 +163,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Bytes on a host, and share of a card's free memory: the inputs and outputs of these calls.
     other_kinds_bytes: int = 1 << 26
     other_kinds_memory_share: float = 1 / 16
-    # Share of the seconds of timing so far: no further block begins later, if one can't hold all
-    # kinds.  On an H100 six blocks of 12 GiB took a quarter of a second.
-    other_kinds_time_share: float = 0.1
+    # Seconds: no further block begins later, if one can't hold all kinds.
+    other_kinds_s: float = 1.0
 
     # --- spot checks --------------------------------------------------------------------------
 
