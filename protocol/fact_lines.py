@@ -26,6 +26,7 @@ from protocol.figure_text import (
     launches_text,
     precision_name,
     rate_text,
+    tflops_text,
     us,
 )
 
@@ -91,7 +92,7 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
         parts.append(f"reads alone, GB/s: {', '.join(read)}")
     if rates.tflops:
         products = ", ".join(
-            f"{precision_name(key)} {value:.3g}" for key, value in rates.tflops.items()
+            f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
         )
         parts.append(f"matrix products {products} TFLOP/s")
     launches = {
@@ -162,7 +163,8 @@ def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[
         return
     if matrix_us < MUCH_OF_FLOOR * floor.us:
         return
-    named = ", ".join(f"{name} {rate:.3g}" for name, rate in rates.instruction_tflops.items())
+    rows = rates.instruction_tflops.items()
+    named = ", ".join(f"{name} {tflops_text(rate)}" for name, rate in rows)
     yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
 
 
@@ -196,7 +198,8 @@ def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
     if not facts.operations:
         return
     rows = ", ".join(
-        f"{row.name}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)} ({row.share:.0%})"
+        f"{kernel_name(row.name)}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)}"
+        f" ({row.share:.0%})"
         for row in facts.operations
     )
     whole = []
@@ -269,7 +272,7 @@ def _matrix_share(
 
 def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:
     """Return what bounds it, where figures say so; "" where they do not."""
-    if facts.profile_sentences or _idle_us(facts) is not None:
+    if facts.profile_sentences or idle_us(facts) is not None:
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
@@ -284,7 +287,7 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
     return ""
 
 
-def _idle_us(facts: VerdictFacts) -> float | None:
+def idle_us(facts: VerdictFacts) -> float | None:
     """Return the time of a call in which the device does nothing, where that is much of it.
 
     The profiler's calls find warm caches, so a call that takes longer than their kernels is not yet
@@ -311,7 +314,7 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
     text += f", {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
         text += f"; a call returns to Python after {us(facts.host_us)}"
-    idle = _idle_us(facts)
+    idle = idle_us(facts)
     if idle is not None and facts.median_us:
         text += (
             f". The device is idle for {us(idle)} of {us(facts.median_us)}, which launches and the "
@@ -335,10 +338,7 @@ def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
     """Yield what each kernel takes; the sentences of a profile tell more of the longest one."""
     if not facts.kernels:
         return
-    yield (
-        "By its own process's profiler, which decides nothing (calls on one input, which caches "
-        "may hold):"
-    )
+    yield "Kernels, by its own process's profiler (one input, which caches may hold):"
     for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
         parts = [*_kernel_times(kernel)]
         if number or not facts.profile_sentences:

@@ -27,6 +27,10 @@ def rate_text(gb_s: float) -> str:
     return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
 
 
+def tflops_text(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def bytes_text(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":

@@ -186,12 +186,10 @@ class Evaluation:
         fault = self._run_benchmark(runner)
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
-        stages = self.fixture.zygote.stages
-        with stages.stage("end"):
+        with self.fixture.zygote.stages.stage("end"):
             is_answering = fault is not None or self._profile(runner)
             fault = fault or (self._end(runner) if is_answering else None)
-        if fault is None:
-            with stages.stage("alone"):
+            if fault is None:
                 self._compare_with_reference_alone()
         return fault
 

@@ -38,6 +38,7 @@ from scripts.tables.run_description import OF_ONE_MACHINE
 from scripts.tables.table_arguments import BY_NAME, FIRST_LOOKS, FIRST_LOOKS_HELP, setting_text
 
 COMMAND = "python -m scripts.tables.confirm_results"
+TOP = Path(__file__).resolve().parents[2]
 SCRIPT, PAGE, ROWS = "winners.jsonl", "confirmed.md", "confirmed.json"
 # The supervisor's settings that this command passes on; the others make the run what it is.
 PASSED_ON = (
@@ -248,7 +249,8 @@ def _page(
 
 def _repeating_command(given: argparse.Namespace, texts: dict[str, str]) -> str:
     """Return the command without what is this machine's: paths, processes, limits."""
-    words = [given.folder.as_posix() if not given.folder.is_absolute() else given.folder.name]
+    folder = given.folder.resolve()
+    words = [str(folder.relative_to(TOP)) if folder.is_relative_to(TOP) else folder.name]
     words += ["--root", "CHECKOUT"] if given.root is not None else []
     words += [word for path in given.task for word in ("--task", path.name)]
     words += [word for one in given.only for word in ("--only", one)]

@@ -29,6 +29,8 @@ OF_ONE_MACHINE = (
     *("base_url", "prices", "at_once", "listen", "launch", "max_minutes", "max_cost"),
     *("planners", "coders", "debuggers", "evaluators", "tasks_at_once", "min_sandbox", "tasks"),
 )
+# A new run has other defaults than an old file, or chooses by what the machine has.
+ALWAYS_NAMED = ("prompts", "precheck", "model", "device", "rules.baselines")
 TF32 = "TF32 in the reference: "
 TOLERANCE = (
     "error of each element against a float64 run ≤ max(8 × eager's own, 1e-4 for float32 or 1e-2"
@@ -118,8 +120,7 @@ def repeat_command(settings: Settings) -> str:
         if option.setting in OF_ONE_MACHINE:
             continue
         value = _value(settings, option.setting)
-        # A new run has other defaults than an old file: these are always named.
-        if value != _value(default, option.setting) or option.setting in ("prompts", "precheck"):
+        if value != _value(default, option.setting) or option.setting in ALWAYS_NAMED:
             text = short_model(value) if isinstance(value, str) else f"{value:g}"
             words += [option.flag, text]
     if settings.rules.require_custom_kernel:

@@ -24,7 +24,16 @@ from actors.agents.requests.styles import make_request
 from actors.evaluator.labels import labels
 from protocol.facts import DeviceRates, KernelFacts, ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
-from protocol.values import AttemptView, Device, Outcome, Plan, Reference, Task, Verdict
+from protocol.values import (
+    AttemptView,
+    Device,
+    LedgerEntry,
+    Outcome,
+    Plan,
+    Reference,
+    Task,
+    Verdict,
+)
 
 PROFILE = tuple(f"Sentence {n}." for n in range(1, 13))
 NODE = AttemptView(
@@ -161,6 +170,27 @@ def test_a_repair_is_made_without_the_code_of_another_design() -> None:
     assert "The fastest so far" not in compact(work).varying_text
     assert "Where we stand: node" in compact(work).varying_text
     assert "Its idea: " not in compact(replace(work, window=())).varying_text
+
+
+def test_a_failure_is_told_once() -> None:
+    """A compiler's first error stands in its log; of another attempt it is all that is told."""
+    error = 'cuda.cu(41): error: identifier "slots" is undefined'
+    log = f"{error}\n  use(slots);\n\n1 error detected."
+    verdict = Verdict(
+        verdict=Outcome.COMPILE_FAILED, reason=f"the compiler says: {error}", stage="build", log=log
+    )
+    broken = replace(NODE, verdict=verdict, score_us=None)
+    ledger = (LedgerEntry(number=4, parent=0, outcome=Outcome.COMPILE_FAILED, reason=error),)
+    text = compact(repair(PLAN, node=broken, ledger=ledger)).varying_text
+    assert text.count(error) == 1
+    assert f"Compile failed\n\n```text\n{error}\n  use(slots);" in text
+    assert "All attempts so far" not in text
+    other = compact(make_plan(node=NODE, window=(replace(broken, node=5),))).varying_text
+    assert f"Compile failed: the compiler says: {error}\n" in other
+    assert "use(slots)" not in other
+    crashed = replace(verdict, verdict=Outcome.CRASHED, reason="a signal", log="no words")
+    text = compact(repair(PLAN, node=replace(broken, verdict=crashed))).varying_text
+    assert "Crashed: a signal\n\n```text\nno words" in text
 
 
 def test_a_replay_does_not_ask_which_attempt_was_the_fastest() -> None:

@@ -302,6 +302,9 @@ def test_eagers_own_error_widens_a_tolerance() -> None:
     assert "0.00024 x (|element| + RMS" in line
     assert "which is 8 x eager's own error and above 0.0001" in line
     assert line.endswith("Eager's own largest error is 0.12 of it.")
+    coarse = TaskDescribed(tolerances=(replace(tolerance, tf32_error=6e-4),))
+    line = rule_lines(coarse, "cuda", [], 3, JudgeRules())[0]
+    assert line.endswith("error is 0.12 of it, with its products in TF32 2.5.")
 
 
 def test_errors_of_several_checks_are_the_worst_of_each_kind() -> None:

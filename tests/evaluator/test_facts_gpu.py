@@ -111,6 +111,7 @@ def test_a_candidate_has_facts(card: Judge) -> None:
     assert reference.facts is not None
     assert reference.facts.operations
     assert (reference.facts.launches or 0) >= 2
+    assert any("with its products in TF32" in line for line in reference.facts.rule_lines)
     assert reference.facts.floor is not None
     assert reference.facts.floor.matrix_us is not None
     assert verdict.facts is not None

@@ -351,7 +351,7 @@ ENGINEER = {
     ),
     "a stream at 70 % of a copy": (
         {DRAM_READ: 80e6, DRAM_WRITTEN: 25e6, DRAM_SHARE: 64.4, L2_SHARE: 60.0},
-        ["memory: DRAM works at 70%", "would move its bytes in 35 of 50 µs"],
+        ["memory: DRAM works at 70%", "the same bytes would take 35 of its 50 µs"],
         [],
     ),
     "a table in L2 that all blocks read": (

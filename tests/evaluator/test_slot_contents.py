@@ -91,7 +91,7 @@ def test_large_slots_are_written_in_pieces(
     from actors.evaluator.children import slot_contents
 
     monkeypatch.setattr(slot_contents, "MIN_PIECE_BYTES", 64)
-    monkeypatch.setattr(slot_contents, "PIECE_BYTES", {"cpu": COUNT * 200})
+    monkeypatch.setattr(slot_contents, "PIECE_BYTES", COUNT * 200)
     contents, memory = made(torch, lambda: [torch.randn(333), torch.randint(0, 99, (1025,))])
     contents.fill(memory, COUNT, 1)
     assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))

@@ -151,12 +151,12 @@ def test_rates_of_instructions_are_told_of_tasks_with_many_products() -> None:
     """They are no help where bytes are what counts; clusters are, for any kernel of one wave."""
     rates = replace(
         RATES,
-        instruction_tflops={"bfloat16 by mma.sync": 620.0, "bfloat16 by wgmma": 910.0},
+        instruction_tflops={"bfloat16 by mma.sync": 620.0, "bfloat16 by wgmma": 1910.0},
         clusters={2: 66, 8: 15},
     )
     matrix = "\n".join(task_fact_lines(replace(MATRIX, rates=rates)))
     told = "Instructions of tensor cores alone, on data at hand: bfloat16 by mma.sync 620, bfloat16"
-    assert f"{told} by wgmma 910 TFLOP/s." in matrix
+    assert f"{told} by wgmma 1,910 TFLOP/s." in matrix
     memory = "\n".join(task_fact_lines(replace(MEMORY, rates=rates)))
     assert "Instructions" not in memory
     assert "blocks in clusters that run at once, one a multiprocessor, 132 of 2, 120 of 8" in memory

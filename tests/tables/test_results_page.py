@@ -74,6 +74,8 @@ def test_the_page_says_what_answered_and_nothing_of_the_machine_but_its_device(
     assert "1e-4 for float32" in page
     assert f"python supervisor.py --task {RELU}.py --task {CONV}.py" in page
     assert "--model script:s.jsonl" in page
+    assert "--device cpu" in page  # what a new run would choose by its machine
+    assert "--baselines eager" in page
     assert "1 of 1 winners were confirmed" in page
     assert "- A trial." in page
     assert not [word for word in ("/home", "10.0.0.7", "private", str(tmp_path)) if word in text]

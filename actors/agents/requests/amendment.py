@@ -6,6 +6,7 @@ Pure.  The file is shown as it stands, with numbers, so that an answer may be ed
 from __future__ import annotations
 
 from actors.agents.replies.replies import fenced
+from actors.agents.requests.attempts import untold_reason
 from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.facts import attempt_lines
 from actors.agents.requests.numbered_source import numbered
@@ -19,7 +20,7 @@ def amending_request(opening: Request, failed: FailedCandidate) -> Request:
     verdict = failed.verdict
     known = attempt_lines(verdict, opening.work.reference)
     log = excerpt(verdict.log)
-    parts = [verdict.reason, "\n".join(f"- {line}" for line in known)]
+    parts = [untold_reason(verdict, log), "\n".join(f"- {line}" for line in known)]
     parts.append(fenced(log, "text").strip() if log else "")
     parts.append(first_error_line(verdict.log, failed.source))
     text = fill(

@@ -22,8 +22,8 @@ from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
 from protocol.fact_lines import MIN_TOLD_ERROR
-from protocol.messages import AgentWork, Repair
-from protocol.values import AttemptView, Outcome, Reference
+from protocol.messages import AgentWork, MakePlan, Repair, Solve
+from protocol.values import AttemptView, Outcome, Reference, Verdict
 
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
 MAX_DIFFERENCE = 0.6  # of a source: a longer difference is not shown in its place
@@ -33,6 +33,7 @@ CHANGES_SHARE = 1 / 3  # of other code: differences; the fastest attempt has the
 MAX_IDEA = 250  # characters of a plan where its code is shown
 MAX_TOLD_IDEA = 400  # and where it is not
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
+COMPILER_SAYS = "the compiler says: "  # the judge's words before a compiler's first error
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
 
@@ -61,10 +62,10 @@ def _room_for_others(work: AgentWork) -> int:
 def _fastest_view(work: AgentWork) -> AttemptView | None:
     """Return the fastest attempt; None if it is the node.
 
-    A repair, which changes little, needs none of it: the window has what got past the same
-    obstacle.
+    Code that follows a plan needs none of it, and a repair changes little: its window has what got
+    past the same obstacle.
     """
-    if isinstance(work, Repair):
+    if not isinstance(work, MakePlan | Solve):
         return None
     known = [work.node, *work.window, *([] if work.best is None else [work.best])]
     correct = [one for one in known if one.node and one.score_us is not None]
@@ -173,10 +174,19 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     outcome = f"{word}: {verdict.reason}".rstrip(": ")
     if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
         return f"{outcome}. The source above is the one that it was to change."
+    if not is_node and verdict.reason:  # of its log, without its source, this says most
+        return f"{outcome}{known}"
     log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
     place = first_error_line(verdict.log, node.source) if is_node else ""
+    outcome = outcome if untold_reason(verdict, log) else word
     parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
     return "\n\n".join(part for part in parts if part)
+
+
+def untold_reason(verdict: Verdict, log: str) -> str:
+    """Return a failure's reason; "" where the log that is shown has it."""
+    told = verdict.reason.removeprefix(COMPILER_SAYS)
+    return "" if told and told in log else verdict.reason
 
 
 def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:

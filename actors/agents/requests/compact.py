@@ -162,7 +162,7 @@ def _node_title(work: AgentWork) -> str:
 def ledger_text(work: AgentWork) -> str:
     """Return all attempts in a line each, and the fastest where it is not the node."""
     text = ""
-    if work.ledger:
+    if work.ledger and not isinstance(work, Repair):  # which follows its plan, whatever others do
         lines = "\n".join(ledger.ledger_lines(work))
         has_units = any(entry.units for entry in work.ledger)
         text = fill(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from protocol.cases import reference_case_lines, result_case_lines
-from protocol.fact_lines import task_fact_lines, verdict_fact_lines
+from protocol.fact_lines import idle_us, task_fact_lines, verdict_fact_lines
 from protocol.values import Reference, Verdict
 from protocol.variant_lines import raced_line
 
@@ -22,7 +22,10 @@ LABEL_WORDS = {
     "renamed_reference": "it is the task's own module under another name, and never wins",
 }
 # Facts about a device that tell an author of kernels nothing.
-UNTOLD_FACTS = ("memory clock", "memory bus", "threads a warp", "driver")
+UNTOLD_FACTS = (
+    *("memory clock", "memory bus", "threads a warp", "driver"),
+    "shared memory a block without opting in",
+)
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a profile
 
@@ -64,6 +67,7 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     """Return the lines below an attempt's result.
 
     Of another attempt than the node a profile has no kernels beside it: its sentences name them.
+    Its share of the floor stands beside its time already.
     """
     facts = verdict.facts
     if facts is not None:
@@ -74,7 +78,7 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
     return [
         *result_case_lines(verdict.cases),
-        *verdict_fact_lines(facts, reference.facts),
+        *verdict_fact_lines(facts, reference.facts if is_node else None),
         *([f"task: {task}"] if task else []),
         *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
         *raced_line(verdict),
@@ -82,14 +86,15 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
 
 
 def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
-    """Return the lines of an attempt beside the node: cases, its bound, and errors.
+    """Return the lines of an attempt beside the node: cases, its bound, an idle device, faults.
 
     Its share of the floor stands beside its time already.
     """
     facts = verdict.facts
     if facts is not None:  # the last sentence of a profile is the bound
         last = facts.profile_sentences[-1:]
-        facts = replace(facts, kernels=(), errors=(), profile_sentences=last)
+        launches = facts.launches if idle_us(facts) is not None else None
+        facts = replace(facts, kernels=(), errors=(), launches=launches, profile_sentences=last)
     return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, None)]
 
 

@@ -7,13 +7,14 @@ call of the task has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from statistics import median
 
 import torch
 from msgspec.structs import replace
 
+from actors.evaluator.children import task_cost
 from actors.evaluator.children.cluster_limits import active_clusters
 from actors.evaluator.children.product_kernels import PRODUCTS as INSTRUCTIONS
 from actors.evaluator.children.product_kernels import ProductKernel
@@ -244,7 +245,7 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
         size = MATRIX_SIZE[timer.device]
         if timer.device == "cuda" and precision == "float32":
             size = FLOAT32_SIZE
-        with suppress(RuntimeError), _tf32(tf32):
+        with suppress(RuntimeError), task_cost.tf32_products(tf32):
             left, right = (
                 torch.rand(size, size, device=timer.device, dtype=dtype) for _side in range(2)
             )
@@ -257,13 +258,14 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
 def _instruction_rates(timer: RateTimer) -> dict[str, float]:
     """Return 10^12 operations a second of tensor cores' instructions alone; {} on a host."""
     found: dict[str, float] = {}
+    own = RateTimer(timer.device)  # rounds of half a millisecond prove nothing about other programs
     for name, product in INSTRUCTIONS.items() if timer.device == "cuda" else ():
         if timer.is_late:
             continue
         # A card without the instruction, and a torch that loads no PTX, leave the figure out.
         with suppress(RuntimeError):
             kernel = ProductKernel(product)
-            found[name] = _rounded(kernel.flops / timer.seconds(kernel.run, 1) / 1e12)
+            found[name] = _rounded(kernel.flops / own.seconds(kernel.run, 1) / 1e12)
     return found
 
 
@@ -272,17 +274,6 @@ def _clusters(timer: RateTimer) -> dict[int, int]:
         with suppress(RuntimeError):
             return active_clusters()
     return {}
-
-
-@contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    """Set whether float32 products use TF32 on a card, and set it back."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _rounded(figure: float) -> float:

@@ -149,6 +149,17 @@ def has_tf32(is_convolution: bool) -> bool:
         return bool(newer.fp32_precision == "tf32")
 
 
+@contextmanager
+def tf32_products(allowed: bool) -> Iterator[None]:
+    """Set whether float32 products use TF32 on a card, and set it back."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def count_operations(
     call: Callable[[], object], device: DeviceKind
 ) -> tuple[dict[MatrixPrecision, float], tuple[str, ...]]:

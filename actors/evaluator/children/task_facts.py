@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from msgspec.structs import replace
 
 from actors.evaluator.children import correctness, profiler, task_cost
+from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone
@@ -78,12 +80,35 @@ def _tolerances(
 ) -> tuple[OutputTolerance, ...]:
     before = clone(inputs)
     exact = task.double_outputs(before, seed)
+    coarse = _tf32_outputs(task, inputs, seed) if exact is not None else []
     eager = list(tensors_in(task.eager_outputs(clone(inputs), seed)))
     truths = list(tensors_in(exact)) if exact is not None else [None] * len(eager)
-    return tuple(_tolerance(ours, truth, floor) for ours, truth in zip(eager, truths, strict=True))
+    other = coarse if len(coarse) == len(eager) else [None] * len(eager)
+    return tuple(
+        _tolerance(ours, truth, floor, tf32)
+        for ours, truth, tf32 in zip(eager, truths, other, strict=True)
+    )
 
 
-def _tolerance(eager: torch.Tensor, truth: torch.Tensor | None, floor: float) -> OutputTolerance:
+def _tf32_outputs(task: TaskModule, inputs: list[object], seed: int) -> list[torch.Tensor]:
+    """Return a copy's outputs with float32 products in TF32; [] where they are anyway, or can't be.
+
+    A copy, because a call may change the module's state.
+    """
+    if task.device != "cuda" or task_cost.has_tf32(is_convolution=False):
+        return []
+    known = (RuntimeError, TypeError, UnsuitableTaskError)
+    with suppress(*known), task_cost.tf32_products(allowed=True):
+        return list(tensors_in(task.eager_outputs(clone(inputs), seed, copy.deepcopy(task.model))))
+    return []
+
+
+def _tolerance(
+    eager: torch.Tensor,
+    truth: torch.Tensor | None,
+    floor: float,
+    tf32: torch.Tensor | None = None,
+) -> OutputTolerance:
     dtype = str(eager.dtype).removeprefix("torch.")
     if not eager.numel() or not (eager.is_floating_point() or eager.is_complex()):
         return OutputTolerance(dtype=dtype)
@@ -93,6 +118,11 @@ def _tolerance(eager: torch.Tensor, truth: torch.Tensor | None, floor: float) ->
         allowed=allowed,
         rms=rms,
         eager_error=None if truth is None else correctness.relative_loss(eager, truth),
+        tf32_error=(
+            correctness.relative_loss(tf32, truth)
+            if truth is not None and tf32 is not None and not torch.equal(tf32, eager)
+            else None
+        ),
         error_factor=correctness.ERROR_FACTOR,
         is_double=truth is not None,
     )

@@ -207,12 +207,14 @@ class TaskModule:
 
     # --- outputs -----------------------------------------------------------------------------
 
-    def eager_outputs(self, inputs: list[object], start: RandomStart) -> object:
-        """Return the module's outputs; the call may change the inputs."""
+    def eager_outputs(
+        self, inputs: list[object], start: RandomStart, model: torch.nn.Module | None = None
+    ) -> object:
+        """Return the outputs of the module, or of a copy; the call may change the inputs."""
         start_from(start)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
-            return clone(self.call(self.model, inputs))
+            return clone(self.call(self.model if model is None else model, inputs))
 
     def aliases(self, inputs: list[object], seed: int) -> tuple[bool, ...]:
         """Return for each output whether it is in an input's memory: a view, or in place."""

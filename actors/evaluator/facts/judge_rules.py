@@ -63,12 +63,17 @@ def _tolerance(each: OutputTolerance) -> str:
         f". On a draw as given, of RMS {each.rms:.3g}, that is {allowed * each.rms:.2g} for an "
         f"element near 0 and {2 * allowed * each.rms:.2g} for one as large as the RMS"
     )
-    return f"{text}.{_eager_share(own, allowed)}"
+    return f"{text}.{_measured_shares(own, each.tf32_error, allowed)}"
 
 
-def _eager_share(own: float | None, allowed: float) -> str:
+def _measured_shares(own: float | None, tf32: float | None, allowed: float) -> str:
     """Return how much of the tolerance eager itself takes: the rest is for lower precision."""
-    return "" if own is None else f" Eager's own largest error is {own / allowed:.2g} of it."
+    if own is None:
+        return ""
+    text = f" Eager's own largest error is {own / allowed:.2g} of it"
+    if tf32 is not None:
+        text += f", with its products in TF32 {tf32 / allowed:.2g}"
+    return f"{text}."
 
 
 def _tf32_lines(task: TaskDescribed, device: DeviceKind) -> Iterator[str]:

@@ -92,6 +92,7 @@ class OutputTolerance(Order, frozen=True, kw_only=True):
     allowed: float = 0.0  # relative, on the scale of `children/correctness.py`; 0: equal exactly
     rms: float = 0.0  # of one draw
     eager_error: float | None = None  # eager's own on that draw and scale
+    tf32_error: float | None = None  # likewise with products in TF32, where eager has float32
     error_factor: float = 0.0  # times eager's own error that are allowed in any case
     is_double: bool = False  # whether float64 is the truth
 

@@ -140,12 +140,12 @@ class SlotTransfer:
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
 
-    def require_right_on_other_kinds(self, calls: int, timed_s: float) -> None:
+    def require_right_on_other_kinds(self, calls: int) -> None:
         """Have the candidate do a block of which some calls have inputs of other distributions.
 
         A candidate that knows checks from timed calls, by their number or the place of their
         inputs, could be right there on the task's own distribution alone.  A block that has no room
-        for all kinds is followed by others, for a share of the seconds that timing took so far.
+        for all kinds is followed by others.
         """
         if not self._fixture.is_deterministic:
             return
@@ -159,7 +159,7 @@ class SlotTransfer:
         count = max(1, min(calls, memory // self._bytes_per_call))
         began = time.monotonic()
         for begin in range(0, len(kinds), count):
-            if begin and time.monotonic() - began > POLICY.other_kinds_time_share * timed_s:
+            if begin and time.monotonic() - began > POLICY.other_kinds_s:
                 break
             self._require_right_on(kinds[begin : begin + count], calls)
 

@@ -1,0 +1,68 @@
+"""The kernel that fills slots on a card, compiled for the host, gives what torch gives."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HOST = r"""
+#include <cstring>
+#define __global__
+#define __device__ static
+struct uint4 { unsigned x, y, z, w; };
+struct dim { unsigned x, y, z; };
+static dim blockIdx, blockDim, threadIdx, gridDim;
+static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+"""
+LAUNCH = r"""
+extern "C" void launch(const unsigned* grid, unsigned threads, void** at, const int* sizes) {
+    gridDim = {grid[0], grid[1], 1};
+    blockDim = {threads, 1, 1};
+    for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
+        for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
+            for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)
+                mix((uint4*)at[0], (uint4*)at[1], (unsigned char*)at[2], (float*)at[3],
+                    (uint4*)at[4], sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]);
+}
+"""
+
+
+@pytest.mark.parametrize(("written", "is_right"), [("word] = mixed", True), ("0] = mixed", False)])
+def test_the_kernel_mixes_and_scales_as_torch_does(
+    torch: ModuleType, tmp_path: Path, written: str, *, is_right: bool
+) -> None:
+    """Each word of each slot, and no other; a kernel that is wrong is not used."""
+    from actors.evaluator.children.tensors import mixing_kernel
+
+    source, library = tmp_path / "mix.cpp", tmp_path / "mix.so"
+    kernel = mixing_kernel.SOURCE.replace("word] = mixed", written)
+    source.write_text(HOST + kernel + LAUNCH, encoding="ascii")
+    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    run = ctypes.CDLL(str(library)).launch
+
+    def launch(grid: Sequence[int], block: Sequence[int], args: Sequence[object]) -> None:
+        at = [each.data_ptr() for each in args if isinstance(each, torch.Tensor)]
+        sizes = [each for each in args if isinstance(each, int)]
+        run(
+            (ctypes.c_uint * 3)(*grid),
+            block[0],
+            (ctypes.c_void_p * 5)(*at),
+            (ctypes.c_int * 5)(*sizes),
+        )
+
+    assert is_right is mixing_kernel.is_right(launch, "cpu")
+
+
+@pytest.mark.gpu
+def test_torch_has_the_compiler_of_the_kernel(torch: ModuleType) -> None:
+    """Without it slots are filled four times as slowly, and all the rest is the same."""
+    from actors.evaluator.children.tensors import mixing_kernel
+
+    torch.zeros(1, device="cuda")
+    assert mixing_kernel._compiled() is not None
