@@ -22,7 +22,7 @@ from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
 from protocol.fact_lines import MIN_TOLD_ERROR
-from protocol.messages import AgentWork, Repair
+from protocol.messages import AgentWork, MakePlan, Repair, Solve
 from protocol.values import AttemptView, Outcome, Reference, Verdict
 
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
@@ -62,10 +62,10 @@ def _room_for_others(work: AgentWork) -> int:
 def _fastest_view(work: AgentWork) -> AttemptView | None:
     """Return the fastest attempt; None if it is the node.
 
-    A repair, which changes little, needs none of it: the window has what got past the same
-    obstacle.
+    Code that follows a plan needs none of it, and a repair changes little: its window has what got
+    past the same obstacle.
     """
-    if isinstance(work, Repair):
+    if not isinstance(work, MakePlan | Solve):
         return None
     known = [work.node, *work.window, *([] if work.best is None else [work.best])]
     correct = [one for one in known if one.node and one.score_us is not None]

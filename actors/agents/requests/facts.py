@@ -67,6 +67,7 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     """Return the lines below an attempt's result.
 
     Of another attempt than the node a profile has no kernels beside it: its sentences name them.
+    Its share of the floor stands beside its time already.
     """
     facts = verdict.facts
     if facts is not None:
@@ -77,7 +78,7 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
     return [
         *result_case_lines(verdict.cases),
-        *verdict_fact_lines(facts, reference.facts),
+        *verdict_fact_lines(facts, reference.facts if is_node else None),
         *([f"task: {task}"] if task else []),
         *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
         *raced_line(verdict),

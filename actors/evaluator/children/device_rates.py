@@ -258,13 +258,14 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
 def _instruction_rates(timer: RateTimer) -> dict[str, float]:
     """Return 10^12 operations a second of tensor cores' instructions alone; {} on a host."""
     found: dict[str, float] = {}
+    own = RateTimer(timer.device)  # rounds of half a millisecond prove nothing about other programs
     for name, product in INSTRUCTIONS.items() if timer.device == "cuda" else ():
         if timer.is_late:
             continue
         # A card without the instruction, and a torch that loads no PTX, leave the figure out.
         with suppress(RuntimeError):
             kernel = ProductKernel(product)
-            found[name] = _rounded(kernel.flops / timer.seconds(kernel.run, 1) / 1e12)
+            found[name] = _rounded(kernel.flops / own.seconds(kernel.run, 1) / 1e12)
     return found
 
 

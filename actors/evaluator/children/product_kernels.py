@@ -39,7 +39,7 @@ class Product(Value, frozen=True, kw_only=True):
         return 2 * rows * columns * self.depth
 
 
-BFLOAT16, TF32, FLOAT8 = (0x7F007F, 0x3F003F00), (0x7FE000, 0x3F000000), (0x7070707, 0x30303030)
+BFLOAT16, TF32 = (0x7F007F, 0x3F003F00), (0x7FE000, 0x3F000000)
 PRODUCTS = {
     "bfloat16 by mma.sync": Product(
         instruction="mma.sync", types="f32.bf16.bf16.f32", depth=16, bits=BFLOAT16
@@ -51,7 +51,6 @@ PRODUCTS = {
         instruction="mma.sync", types="f32.tf32.tf32.f32", depth=8, bits=TF32
     ),
     "TF32 by wgmma": Product(instruction="wgmma", types="f32.tf32.tf32", depth=8, bits=TF32),
-    "float8 by wgmma": Product(instruction="wgmma", types="f32.e4m3.e4m3", depth=32, bits=FLOAT8),
 }
 
 _HEAD = """

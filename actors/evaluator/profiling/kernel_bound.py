@@ -188,9 +188,8 @@ def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     next_one = max(others, key=lambda unit: unit.share, default=None)
     text = first.readable()
     if first.kind == "memory" and first.share < FULL_RATE and kernel.us:
-        text += (
-            f", which would move its bytes in {first.share * kernel.us:.3g} of {kernel.us:.3g} µs"
-        )
+        at_rate = f"{first.share * kernel.us:.3g} of its {kernel.us:.3g} µs"
+        text += f", at which the same bytes would take {at_rate}"
     if next_one is not None and next_one.share >= ALSO_BUSY:
         text += f"; next: {next_one.name} {next_one.share:.0%}"
     return Bound(kind=first.kind, text=text, metrics=first.metrics)

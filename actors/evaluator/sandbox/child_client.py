@@ -92,6 +92,7 @@ class ChildClient(Generic[T]):
         for source in (channel.fileno(), self._pipe, self._status):
             self._poller.register(source, select.POLLIN)
         self._ended: ChildEnded | None = None
+        self._is_gone = False
         self._open_pipe = True
 
     def ask(
@@ -250,12 +251,18 @@ class ChildClient(Generic[T]):
         if not self._open_pipe:
             poller.unregister(self._pipe)
 
+    def close_lifeline(self) -> None:
+        """Have the tree killed, without waiting for that: `kill` follows."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
     def kill(self) -> None:
         """Close the lifeline and wait until the whole tree is gone; may be called again."""
-        if self._lifeline < 0:
+        if self._is_gone:
             return
-        os.close(self._lifeline)
-        self._lifeline = -1
+        self._is_gone = True
+        self.close_lifeline()
         self._await_end(REAP_S)
         if self._open_pipe:
             os.set_blocking(self._pipe, False)

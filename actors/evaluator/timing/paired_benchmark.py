@@ -132,7 +132,8 @@ class PairedBenchmark:
         """Find out how long a call takes, and how many make a block."""
         self._transfer.prepare(min(POLICY.rehearsal_slots, self._block_size.most))
         if self._transfer.draw_s:
-            self._block_size.limit(int(POLICY.max_draw_s / self._transfer.draw_s))
+            most_s = POLICY.max_draw_s if self._on_host else POLICY.gpu_max_draw_s
+            self._block_size.limit(int(most_s / self._transfer.draw_s))
         for side in SIDES:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)
@@ -161,10 +162,9 @@ class PairedBenchmark:
             self.groups.append(group)
             self._look_for_reading_ahead(group)
             if secrets.randbelow(1000) < 1000 * POLICY.other_kinds_chance:
-                self._look_at_other_kinds(time.monotonic() - began)
+                self._look_at_other_kinds()
             on_group(len(self.groups))
-        # A candidate can't know that this is the end.
-        self._look_at_other_kinds(time.monotonic() - began)
+        self._look_at_other_kinds()  # a candidate can't know that this is the end
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
@@ -189,12 +189,12 @@ class PairedBenchmark:
             usual_s = min(group.candidate) * calls / 1e6
             with self._stages.stage("reading ahead"):
                 self._transfer.require_no_reading_ahead(calls, usual_s)
+            self._transfer.require_no_touched_ahead(calls, usual_s)
 
-    def _look_at_other_kinds(self, timed_s: float) -> None:
-        """Have the candidate compute inputs of other distributions; `timed_s`: timing so far."""
+    def _look_at_other_kinds(self) -> None:
+        """Have the candidate compute inputs of other distributions."""
         with self._stages.stage("other kinds"):
-            calls = self._block_size.calls("candidate")
-            self._transfer.require_right_on_other_kinds(calls, timed_s)
+            self._transfer.require_right_on_other_kinds(self._block_size.calls("candidate"))
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""

@@ -107,6 +107,17 @@ class Sides:
             raise CandidateFaultError(rejection(Accusation.NOT_FREEZABLE, reason))
         return freezer.oldest()
 
+    @contextmanager
+    def held(self, side: Side) -> Iterator[int]:
+        """Stop a side in the middle of its block; give the runner's pid."""
+        freezer = self._freezer_of(side)
+        freezer.send_stop()
+        freezer.wait_stopped()
+        try:
+            yield freezer.oldest()
+        finally:
+            freezer.thaw()
+
     def timed_window(
         self,
         side: Side,

@@ -35,6 +35,7 @@ from actors.evaluator.timing.sides import CandidateFaultError, Sides
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
+from actors.evaluator.timing.touched_pages import PAGE_BYTES, forget_touched, touched_bytes
 
 
 class SlotTransfer:
@@ -51,6 +52,7 @@ class SlotTransfer:
         self._bytes_per_call = bytes_per_call
         self._count = 0  # slots that are there
         self._slots_at = 0, 0  # their address in the candidate, as that says, and their size
+        self._inode = 0  # of their memory on a host
         # A card that shares no memory: slots are copied to it on the clock.
         self._copies_slots = not fixture.on_host and not fixture.uses_device_memory
         self._outputs: OutputTransfer = CollectedOutputs(fixture, spot_checks, bytes_per_call)
@@ -77,6 +79,7 @@ class SlotTransfer:
             return
         prepared, memory = self._referee.prepare_slots(count)
         self.draw_s = prepared.draw_s
+        inode = os.fstat(memory).st_ino
         order = MapSlots(inputs=self._fixture.facts.inputs, count=count)
         try:
             for side in SIDES:
@@ -84,6 +87,7 @@ class SlotTransfer:
                     _seconds, answer = self._sides.ask(side, order, [memory])
         finally:
             os.close(memory)
+        self._inode = inode
         begin = answer.begin if isinstance(answer, SlotsMapped) else 0  # the candidate's
         self._slots_at = begin, count * slot_bytes(self._fixture.facts.inputs)
         self._count = count
@@ -136,12 +140,12 @@ class SlotTransfer:
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
 
-    def require_right_on_other_kinds(self, calls: int, timed_s: float) -> None:
+    def require_right_on_other_kinds(self, calls: int) -> None:
         """Have the candidate do a block of which some calls have inputs of other distributions.
 
         A candidate that knows checks from timed calls, by their number or the place of their
         inputs, could be right there on the task's own distribution alone.  A block that has no room
-        for all kinds is followed by others, for a share of the seconds that timing took so far.
+        for all kinds is followed by others.
         """
         if not self._fixture.is_deterministic:
             return
@@ -155,7 +159,7 @@ class SlotTransfer:
         count = max(1, min(calls, memory // self._bytes_per_call))
         began = time.monotonic()
         for begin in range(0, len(kinds), count):
-            if begin and time.monotonic() - began > POLICY.other_kinds_time_share * timed_s:
+            if begin and time.monotonic() - began > POLICY.other_kinds_s:
                 break
             self._require_right_on(kinds[begin : begin + count], calls)
 
@@ -216,6 +220,43 @@ class SlotTransfer:
                 "the output of a call of a block is not that of its inputs, which were "
                 "replaced before its turn: it reads the inputs of calls that are still to come",
             )
+
+    def require_no_touched_ahead(self, calls: int, usual_s: float) -> None:
+        """Stop the candidate in the middle of a block; look at how many of its inputs it has read.
+
+        It may compare what it has read ahead with its inputs at each call: then all outputs are
+        right, whatever is written meanwhile.
+        """
+        block_bytes = calls * slot_bytes(self._fixture.facts.inputs)
+        is_visible = self._fixture.on_host and block_bytes >= POLICY.least_pages * PAGE_BYTES
+        if not is_visible or calls < POLICY.least_replaced:
+            return
+        self._outputs.prepare("candidate", calls)
+        self._referee.fill_slots(calls)
+        if not forget_touched(self._sides.frozen_runner_pid("candidate")):
+            return
+        first, last = POLICY.stopped_shares
+        after = first + (last - first) * secrets.randbelow(1000) / 1000
+        stopped_s = held_s = touched = 0.0
+
+        def look(began: float) -> None:
+            nonlocal stopped_s, held_s, touched
+            time.sleep(after * usual_s)
+            with self._sides.held("candidate") as pid:
+                stopped_s = time.perf_counter() - began
+                touched = touched_bytes(pid, self._inode)
+                held_s = time.perf_counter() - began - stopped_s
+
+        window, answer = self._window("candidate", calls, is_empty=False, meanwhile=look)
+        whole_s = min(usual_s, window.block_s - held_s)
+        if touched / block_bytes > stopped_s / whole_s + POLICY.touched_ahead_share:
+            self._sides.accuse(
+                Accusation.INPUTS_READ_AHEAD,
+                f"it had read {touched / block_bytes:.0%} of a block's inputs after "
+                f"{stopped_s / whole_s:.0%} of its time: it reads the inputs of calls that are "
+                "still to come",
+            )
+        self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
 
     def _window(
         self,

@@ -52,7 +52,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Ratio: a side that wants this many times more calls than it had is planned anew.
     max_stretch: float = 1.5
     # Seconds: filling the slots of one block takes no longer, where each call's inputs are drawn.
+    # On a card the shortest timing has 25 fills.
     max_draw_s: float = 0.25
+    gpu_max_draw_s: float = 0.1
 
     # --- warm-up and overhead -----------------------------------------------------------------
 
@@ -148,6 +150,12 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     least_replaced_share: float = 0.4
     replaced_ahead_share: float = 0.15
     replacing_share: float = 0.1
+    # Shares of the block: it is stopped by lot between these two, and by so much more of its inputs
+    # than of its time can be read by then (honest blocks: less than of their time).  Pages that the
+    # inputs must have.
+    stopped_shares: tuple[float, float] = (0.1, 0.4)
+    touched_ahead_share: float = 0.15
+    least_pages: int = 16
     # Calls that a block must have.
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.
@@ -161,9 +169,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Bytes on a host, and share of a card's free memory: the inputs and outputs of these calls.
     other_kinds_bytes: int = 1 << 26
     other_kinds_memory_share: float = 1 / 16
-    # Share of the seconds of timing so far: no further block begins later, if one can't hold all
-    # kinds.  On an H100 six blocks of 12 GiB took a quarter of a second.
-    other_kinds_time_share: float = 0.1
+    # Seconds: no further block begins later, if one can't hold all kinds.
+    other_kinds_s: float = 1.0
 
     # --- spot checks --------------------------------------------------------------------------
 
