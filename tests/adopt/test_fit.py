@@ -293,6 +293,23 @@ def test_a_compiler_takes_calls_of_another_shape_without_a_break(folder: StageFo
     assert [512, 128, 200, 512] == [len(each) for each in found]
 
 
+def test_kernels_run_on_after_an_export(package: Any, model: Any) -> None:
+    """torch.export leaves equal copies of plain attributes in the modules."""
+    model.fast[0].sizes = (1, (2, 3))
+    package.fit(model)
+    call(model)
+    held = model.fast[0].sizes
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.export(model, (INPUT,))
+    assert held is not model.fast[0].sizes
+    call(model)
+    assert 2 == package.report(model)["fast.0"]["kernel"]
+    model.fast[0].sizes = (1, (2, 4))
+    call(model)
+    assert {"the attribute sizes was changed": 1} == package.report(model)["fast.0"]["reasons"]
+
+
 def test_what_a_compiler_traces_uses_no_descriptor() -> None:
     """torch 2.11 breaks the graph at `function.__get__`, also in a property: at each other call."""
     tree = ast.parse(package_texts()["__init__.py"])

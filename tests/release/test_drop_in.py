@@ -327,3 +327,21 @@ def test_a_norm_without_statistics_has_no_buffers_that_a_call_could_change(tmp_p
     with torch.no_grad():
         torch.testing.assert_close(compiled(*inputs), plain(*inputs))
     assert 1 == winner.kernel_stats()["kernel"]
+
+
+@pytest.mark.parametrize("value", [(1, 2), [1, (2, 3)], {"a": (1,)}])
+def test_an_exported_module_keeps_its_kernels(tmp_path: Path, value: Any) -> None:
+    """torch.export leaves equal copies of attributes in a module; other values still count."""
+    task = TASK.replace("self.eval()", f"self.eval(); self.sizes = {value!r}")
+    plain, winner, inputs = pair(drop_in(tmp_path, candidate(), task))
+    with torch.no_grad():
+        winner(*inputs)
+        torch.export.export(winner, tuple(inputs))
+        before = winner.kernel_stats()["kernel"]
+        winner(*inputs)
+        assert before + 1 == winner.kernel_stats()["kernel"], winner.kernel_stats()
+        winner.sizes = type(value)()
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert (
+        1 == winner.kernel_stats()["reasons"]["the attribute sizes was changed after construction"]
+    )

@@ -129,6 +129,15 @@ def test_the_operator_has_the_originals_first_and_second_derivatives(package: An
     assert torch.autograd.gradgradcheck(package.forward, tensors, fast_mode=True)
 
 
+def test_an_error_of_outputs_is_none_of_their_derivative(package: Any) -> None:
+    """The battery draws the outputs' gradients. Before, they had a right kernel's rounding."""
+    checks = importlib.import_module(f"{package.__name__.rpartition('.')[0]}.check_inputs")
+    x = torch.randn(4, 16, requires_grad=True)
+    (exact,), (off,) = (checks.differentiate([x.sin() + error], [x]) for error in (0.0, 0.1))
+    assert torch.equal(exact, off)
+    assert exact.count_nonzero() == exact.numel()
+
+
 def test_opcheck_finds_nothing(package: Any) -> None:
     """The schema, the fake kernel, the autograd registration and AOT dispatch agree."""
     plain, _, inputs = pair(package)

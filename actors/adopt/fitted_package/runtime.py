@@ -300,7 +300,7 @@ def _own_misfit(self):
     """Return what of the module is not as when it was fitted; "" for nothing."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a transformation of torch.func is active"
-    for part, training, children, names, values, expected in self.parts:
+    for number, (part, training, children, names, values, expected) in enumerate(self.parts):
         own = vars(part)
         if part is not self.site and (
             own["_forward_hooks"]
@@ -314,10 +314,10 @@ def _own_misfit(self):
         if not _is_same(values, own, expected):
             if part.training is not training:
                 return "the module is in another mode (training or evaluation)"
-            changed = (
-                key for key, value in zip(names, expected[2:]) if own.get(key, _OWN) is not value
-            )
-            return f"the attribute {next(changed, '')} was changed"
+            for key, value in zip(names, expected[2:]):
+                if not _is_equal(own.get(key, _OWN), value):
+                    return f"the attribute {key} was changed"
+            self.parts[number] = (part, training, children, names, values, values(own))
     for kind, forward in self.forwards:
         if kind.forward is not forward:
             return f"the forward of the class {kind.__name__} was replaced"
@@ -338,6 +338,21 @@ def _is_same(values, own, expected):
     except KeyError:
         return False
     return all(map(operator.is_, found, expected))
+
+
+def _is_equal(found, value):
+    """Whether two values of plain parts are equal: torch.export leaves copies in a module."""
+    if found is value:
+        return True
+    if type(found) is not type(value):
+        return False
+    if type(value) in (list, tuple, dict):
+        if len(found) != len(value):
+            return False
+        if type(value) is dict:
+            found, value = [*found.items()], [*value.items()]
+        return all(map(_is_equal, found, value))
+    return type(value) in _TRACED and found == value
 
 
 def _constant_misfit(number):

@@ -43,13 +43,14 @@ class _Part:
             return "a submodule was replaced"
         if not self.is_root and (own["_forward_hooks"] or own["_forward_pre_hooks"]):
             return "a submodule has hooks"
-        for store, key, value, inside in self.watched:
+        for number, (store, key, value, inside) in enumerate(self.watched):
             found = store.get(key, _warned)
-            if (found is not value and not _is_held(found, value)) or (
-                inside is not None and _inside(value) != inside
-            ):
-                where = "attribute" if store is own else "buffer"
-                return f"the {where} {key} was changed after construction"
+            is_changed = inside is not None and _inside(value) != inside
+            if is_changed or (found is not value and not _is_held(found, value)):
+                if is_changed or not _is_equal(found, value):
+                    where = "attribute" if store is own else "buffer"
+                    return f"the {where} {key} was changed after construction"
+                self.watched[number] = (store, key, found, _inside(found))
         hooks = _IS_DIFFERENTIATED and (own["_backward_hooks"] or own["_backward_pre_hooks"])
         if hooks and not self.is_root:
             return "a submodule has hooks"
@@ -66,6 +67,21 @@ class _Part:
                 return f"the method {key} was replaced"
         self.keys = frozenset(self.own)
         return ""
+
+
+def _is_equal(found, value):
+    """Whether two values of plain parts are equal: torch.export leaves copies in a module."""
+    if found is value:
+        return True
+    if type(found) is not type(value):
+        return False
+    if type(value) in (list, tuple, dict):
+        if len(found) != len(value):
+            return False
+        if type(value) is dict:
+            found, value = [*found.items()], [*value.items()]
+        return all(map(_is_equal, found, value))
+    return type(value) in _EXACT and found == value
 
 
 def _is_held(found, value):
