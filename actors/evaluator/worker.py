@@ -264,12 +264,15 @@ def _rounded(figure: float | None) -> float | None:
 def has_enough(verdicts: list[Verdict], least: int, most: int) -> bool:
     """Whether to stop: a round failed, the interval is not wide, or `most` rounds are done.
 
-    The interval is only looked at after every `least` rounds, so that no lucky moment in between
-    ends the rounds.
+    A wide interval that is below 1 is enough, too: it is no winner's.  The interval is only looked
+    at after every `least` rounds, so that no lucky moment in between ends the rounds.
     """
     if not verdicts[-1].is_correct or len(verdicts) >= max(least, most):
         return True
-    return len(verdicts) % least == 0 and not combine_verdicts(verdicts).is_wide
+    if len(verdicts) % least:
+        return False
+    found = combine_verdicts(verdicts)
+    return not found.is_wide or (found.speedup_ci95 is not None and found.speedup_ci95[1] < 1.0)
 
 
 def combine_verdicts(verdicts: list[Verdict]) -> Verdict:

@@ -18,7 +18,11 @@ from planted_winners import ONCE, candidate, winner_file
 
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "own-model.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^```\n(python .*)\n```$", PAGE, re.MULTILINE)
+COMMANDS = [
+    line
+    for block in re.findall(r"^```\n(python .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
 PLANTED = Path(__file__).parent / "models" / "planted.py"
 LAX = {  # a shared machine: other times than the page's defaults
     "take": ["--max-gap", "100000%"],

@@ -316,6 +316,7 @@ def test_waste_is_told_only_where_it_is() -> None:
             ncu_metrics.LOAD_REQUESTS: 1000.0,
             ncu_metrics.LOAD_SECTORS: 32_000.0,
             ncu_metrics.LOAD_BYTES_A_SECTOR: 4.0,
+            ncu_metrics.STORE_SECTORS: 0.0,
             ncu_metrics.LOCAL_LOAD_SECTORS: 1e6,
             ncu_metrics.LOCAL_STORE_SECTORS: 1e6,
             ncu_metrics.SHARED_CONFLICTS: 31e6,
@@ -325,7 +326,7 @@ def test_waste_is_told_only_where_it_is() -> None:
     )
     found = " ".join(texts(call_of(wasteful)))
     assert "A warp's load touches 32 sectors of 32 bytes where 4 would do: 12% of" in found
-    assert "64 MB are loaded and stored" in found
+    assert "64 MB are loaded and stored, 98% of all that it loads and stores." in found
     assert "97% of the accesses to shared memory repeat others" in found
     assert "11.2 of a warp's 32 threads" in found
 

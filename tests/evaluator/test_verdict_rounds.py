@@ -179,11 +179,12 @@ def judged(judge: ScriptedJudge) -> Verdict | None:
 
 
 def test_a_confirmation_goes_on_while_the_interval_is_wide() -> None:
-    """Three rounds that agree are enough; three that do not are followed by up to six more."""
+    """Three rounds that agree, or show a loss, are enough; others are followed by up to six."""
     calm = ScriptedJudge(*[correct(2.0, 0.05)] * 12)
     noisy = ScriptedJudge(*[correct(2.0, 0.5)] * 3, *[correct(1.9, 0.05)] * 9)
     never = ScriptedJudge(*[correct(1.0 + n % 2, 0.3) for n in range(12)])
-    for judge, left in ((calm, 9), (noisy, 6), (never, 3)):
+    slower = ScriptedJudge(*[correct(0.7, 0.2)] * 12)  # wide, and no winner all the same
+    for judge, left in ((calm, 9), (noisy, 6), (never, 3), (slower, 9)):
         assert judged(judge) is not None
         assert left == len(judge.left)
 

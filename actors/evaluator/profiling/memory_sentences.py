@@ -146,9 +146,12 @@ def local_memory(
     moved = kernel.metrics.local_bytes
     if not moved:
         return None
+    others = kernel.metrics.sum_of(ncu_metrics.LOAD_SECTORS, ncu_metrics.STORE_SECTORS)
+    whole = moved + SECTOR_BYTES * (others or 0.0)
+    share = f", {share_text(moved / whole)} of all that it loads and stores" if others else ""
     text = (
         f"Local memory (spilled registers, or arrays with computed indices): {size_text(moved)} "
-        "are loaded and stored."
+        f"are loaded and stored{share}."
     )
     return Sentence(
         text=text, metrics=(ncu_metrics.LOCAL_LOAD_SECTORS, ncu_metrics.LOCAL_STORE_SECTORS)
