@@ -51,6 +51,7 @@ def is_repeated(task: TaskModule, seed: int) -> bool:
             first = returned
         else:
             is_same = number == 1 or are_equal(first, returned)
+        del inputs, returned
     return is_same and all(states[0].is_equal(each) for each in states)
 
 
