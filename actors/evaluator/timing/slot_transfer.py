@@ -233,18 +233,18 @@ class SlotTransfer:
             return
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
-        if not forget_touched(self._sides.frozen_runner_pid("candidate")):
+        if not all(map(forget_touched, self._sides.frozen_pids("candidate"))):
             return
         first, last = POLICY.stopped_shares
         after = first + (last - first) * secrets.randbelow(1000) / 1000
-        stopped_s = held_s = touched = 0.0
+        stopped_s, held_s, touched = 0.0, 0.0, 0
 
         def look(began: float) -> None:
             nonlocal stopped_s, held_s, touched
             time.sleep(after * usual_s)
-            with self._sides.held("candidate") as pid:
+            with self._sides.held("candidate") as pids:
                 stopped_s = time.perf_counter() - began
-                touched = touched_bytes(pid, self._inode)
+                touched = max(touched_bytes(pid, self._inode) for pid in pids)
                 held_s = time.perf_counter() - began - stopped_s
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=look)
