@@ -40,27 +40,30 @@ def verdict_line(check: Check) -> str:
 
 def no_winner_line(folder: StageFolder) -> str:
     """Return why there is nothing to fit, in one sentence."""
-    taken = _stored(folder, "take.json", Take)
+    taken, found = _stored(folder, "take.json", Take), _stored(folder, "look.json", Look)
+    others = "; ".join(refused_lines(taken, found)) if taken and found else ""
     if taken is None or not taken.tasks:
-        reasons = [f"{each.name}: {each.reason}" for each in taken.not_taken] if taken else []
-        return f"The model stays as it is, for no module became a task. {'; '.join(reasons[:3])}"
-    found = _stored(folder, "look.json", Look)
-    groups = {group.name: group for group in found.groups} if found else {}
+        return f"The model stays as it is, for no module became a task. {others}"
     outcomes = [
         f"{task.name} (at most {_ceiling(found, task):.2f}×): {run_outcome(folder, task)}"
         for task in taken.tasks
     ]
+    return f"The model stays as it is, for no task has a winner: {'; '.join(outcomes)}." + (
+        f" Not taken: {others}." if others else ""
+    )
+
+
+def refused_lines(taken: Take, look: Look) -> list[str]:
+    """Return the reasons of the modules that were not taken, those with the most to win first."""
+    groups = {group.name: group for group in look.groups}
     refused = sorted(
         (each for each in taken.not_taken if each.name in groups),
         key=lambda each: -groups[each.name].ceiling,
     )
-    others = [
+    return [
         f"{each.name} (at most {groups[each.name].ceiling:.2f}×): {each.reason}"
         for each in refused[:SHOWN_REFUSED]
     ]
-    return f"The model stays as it is, for no task has a winner: {'; '.join(outcomes)}." + (
-        f" Not taken: {'; '.join(others)}." if others else ""
-    )
 
 
 def _ceiling(look: Look | None, task: TakenTask) -> float:

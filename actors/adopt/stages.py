@@ -13,7 +13,12 @@ from actors.adopt.check_process import check_apart, dropped_before
 from actors.adopt.fit import PACKAGE, NoWinnerError, fit, has_winner
 from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
-from actors.adopt.model_report import no_winner_line, report_text, verdict_line
+from actors.adopt.model_report import (
+    no_winner_line,
+    refused_lines,
+    report_text,
+    verdict_line,
+)
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
@@ -54,10 +59,8 @@ def run_take(arguments: argparse.Namespace) -> int:
     if result.is_cap_reached:
         say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
     if not result.tasks:
-        say(
-            "no task: "
-            + (result.not_taken[0].reason if result.not_taken else "nothing is worth one")
-        )
+        look_result = StageFolder(arguments.folder).read("look.json", Look, "adopt.py look")
+        say(f"no task: {'; '.join(refused_lines(result, look_result)) or 'nothing is worth one'}")
         return ExitStatus.NEGATIVE
     words = " ".join(f"--task {arguments.folder / task.file}" for task in result.tasks)
     say(f"next: {typed_command()} {words}")

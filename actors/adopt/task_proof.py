@@ -33,8 +33,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     is_equal: bool  # bit for bit, on all of them
     error: float  # largest difference from the recorded outputs, relative to their largest value
     own_noise: float  # the same for the module itself, called again
-    alone_us: float = 0.0  # the task, a call, with its inputs in caches
-    alone_cold_us: float = 0.0  # the same with inputs that are in no cache
+    alone_us: float = 0.0  # the least time of a call alone: the task, its inputs in caches
+    alone_cold_us: float = 0.0  # the most: inputs that are in no cache, or the module's own Python
     in_model_us: float = 0.0  # the module in the model, a call
 
 
@@ -155,6 +155,11 @@ def combined(proofs: Sequence[Proof]) -> Proof:
         error=max(proof.error for proof in proofs),
         own_noise=max(proof.own_noise for proof in proofs),
     )
+
+
+def timed_seconds() -> float:
+    """Return for how many seconds calls are timed."""
+    return SERIES * TIMED_S
 
 
 def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:

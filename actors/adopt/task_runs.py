@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from actors.installation import supervisor
 LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
 SETTINGS = "stark.toml"  # a folder with it is a run
 RESULT = "result.json"
+LONGEST_NOTE = 200  # characters of why a run ended
 
 
 def run_tasks(
@@ -98,6 +100,8 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     nearest = f", the best {gain:.2f}×" if gain else ""
     if result.get("best"):
         return "a winner was found"
+    if not correct and result.get("notes"):
+        return textwrap.shorten(str(result["notes"][0]), LONGEST_NOTE, placeholder=" …")
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
 
 
