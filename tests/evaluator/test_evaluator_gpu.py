@@ -54,9 +54,19 @@ def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: st
     assert verdict(card, on_card, candidate()).is_correct
 
 
+ENDLESS = """
+z = torch.relu(x * self.scale + y) + self.bias
+torch.cuda._sleep(1 << 62)
+return z
+"""
+
+
 def test_a_kernel_without_an_end_gives_the_card_back_soon(card: Judge, on_card: Task) -> None:
-    """The limit of a slow start is not that of kernels, and the next candidate is correct."""
-    found = verdict(card, on_card, candidate(forward="torch.cuda._sleep(1 << 62)"))
+    """The limit of a slow start is not that of kernels, and the next candidate is correct.
+
+    It is the last kernel: CUDA loads a kernel at its first launch, and may wait for others then.
+    """
+    found = verdict(card, on_card, candidate(forward=ENDLESS))
     assert (Outcome.TIMED_OUT, "check") == (found.verdict, found.stage)
     assert "its kernels had not ended 10 s after forward returned" == found.reason
     assert verdict(card, on_card, candidate()).is_correct

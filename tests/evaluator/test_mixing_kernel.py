@@ -19,6 +19,13 @@ struct dim { unsigned x, y, z; };
 static dim blockIdx, blockDim, threadIdx, gridDim;
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+static float float_of_half(unsigned bits) { _Float16 x; memcpy(&x, &bits, 2); return x; }
+static unsigned half_of_float(float x) {
+    _Float16 half = x;
+    unsigned bits = 0;
+    memcpy(&bits, &half, 2);
+    return bits;
+}
 """
 LAUNCH = r"""
 extern "C" void launch(const unsigned* grid, unsigned threads, void** at, const int* sizes) {
@@ -33,15 +40,23 @@ extern "C" void launch(const unsigned* grid, unsigned threads, void** at, const 
 """
 
 
-@pytest.mark.parametrize(("written", "is_right"), [("word] = mixed", True), ("0] = mixed", False)])
+@pytest.mark.parametrize(
+    ("text", "other", "is_right"),
+    [
+        ("word] = mixed", "word] = mixed", True),
+        ("word] = mixed", "0] = mixed", False),
+        ("0x7fff + ((whole >> 16) & 1)", "0x8000", False),
+        ("kind == 2", "kind == 3", False),
+    ],
+)
 def test_the_kernel_mixes_and_scales_as_torch_does(
-    torch: ModuleType, tmp_path: Path, written: str, *, is_right: bool
+    torch: ModuleType, tmp_path: Path, text: str, other: str, *, is_right: bool
 ) -> None:
     """Each word of each slot, and no other; a kernel that is wrong is not used."""
     from actors.evaluator.children.tensors import mixing_kernel
 
     source, library = tmp_path / "mix.cpp", tmp_path / "mix.so"
-    kernel = mixing_kernel.SOURCE.replace("word] = mixed", written)
+    kernel = mixing_kernel.SOURCE.replace(text, other)
     source.write_text(HOST + kernel + LAUNCH, encoding="ascii")
     subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
     run = ctypes.CDLL(str(library)).launch
@@ -56,7 +71,8 @@ def test_the_kernel_mixes_and_scales_as_torch_does(
             (ctypes.c_int * 5)(*sizes),
         )
 
-    assert is_right is mixing_kernel.is_right(launch, "cpu")
+    kinds = (None, *mixing_kernel.KINDS)
+    assert is_right is all(mixing_kernel.is_right(launch, kind, "cpu") for kind in kinds)
 
 
 @pytest.mark.gpu
@@ -65,4 +81,4 @@ def test_torch_has_the_compiler_of_the_kernel(torch: ModuleType) -> None:
     from actors.evaluator.children.tensors import mixing_kernel
 
     torch.zeros(1, device="cuda")
-    assert mixing_kernel._compiled() is not None
+    assert all(map(mixing_kernel._right_kernel, (None, *mixing_kernel.KINDS)))

@@ -10,7 +10,7 @@ import special_corpora
 from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import Outcome, Reference, Task, Verdict
 
 CANDIDATES = special_corpora.candidates(
     "randomness", ("plain", "zeros", "product_left_out_late", "right_after_seeds")
@@ -93,3 +93,11 @@ def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     outputs = [task.model(*inputs) for _call in range(4)]
     state = task_randomness.random_state_after(task, inputs, 3, 3)
     assert torch.equal(outputs[3], task.eager_outputs(inputs, state))
+
+
+def test_a_task_with_random_numbers_says_which_a_candidate_draws(patient_judge: Judge) -> None:
+    """A fused kernel with numbers of its own is wrong: agents read that before they write one."""
+    source = special_corpora.task_source("randomness")
+    reference = patient_judge.measure(Task(name="randomness", source=source))
+    assert isinstance(reference, Reference)
+    assert any("has to draw the same ones as Model" in each for each in reference.notes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import special_corpora
@@ -10,9 +12,12 @@ import special_corpora
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Reference, Task, Verdict
 
-CANDIDATES = special_corpora.candidates("statistics", ("plain", "renamed", "left_out"))
+CANDIDATES = special_corpora.candidates(
+    "statistics", ("plain", "renamed", "left_out", "left_out_late")
+)
 REASONS = {
     "left_out": "calls: buffer bn.running_mean[0]: expected ",
+    "left_out_late": "timed calls: buffer bn.",
     "uncounted": "calls: buffer bn.num_batches_tracked: expected ",
     "biased": "calls: buffer bn.running_var[0]: expected ",
     "without_buffers": "calls: ModelNew has no buffer bn.",
@@ -46,3 +51,65 @@ def test_a_task_says_what_its_calls_change(patient_judge: Judge) -> None:
     assert reference.facts is not None
     (line,) = [each for each in reference.facts.rule_lines if "Each call of Model" in each]
     assert "bn.running_mean, bn.running_var, bn.num_batches_tracked" in line
+
+
+HIDDEN = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("hidden", torch.full((32,), 0.3))
+
+    def forward(self, x):
+        self.hidden = {step}
+        return self.hidden + x
+
+def get_inputs():
+    return [torch.randn(32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "is_steady"),
+    [
+        ("torch.tanh(self.hidden * 0.5 + x)", True),
+        ("3.99 * self.hidden * (1 - self.hidden)", False),
+    ],
+)
+def test_a_block_is_repeated_from_a_candidates_state(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_steady: bool
+) -> None:
+    """Its end is compared; where last digits decide the end, the control says so."""
+    from actors.evaluator.children import module_updates
+    from actors.evaluator.children.task_module import TaskModule
+    from actors.evaluator.children.tensors import tensor_bytes
+    from actors.evaluator.ipc import shared_memory
+    from actors.evaluator.ipc.referee_orders import RepeatBlock
+
+    monkeypatch.chdir(tmp_path)
+    task = TaskModule(HIDDEN.format(step=step), "cpu")
+    task.make(1)
+    inputs = [task.inputs(seed) for seed in range(60)]
+    begin, end = torch.rand(32), torch.empty(32)
+    task.model.hidden = begin.clone()
+    for given in inputs:
+        task.model(*given)
+    end = task.model.hidden
+    regions = [shared_memory.allocate_unsealed(256) for _state in range(2)]
+    for region, state in zip(regions, (begin, end), strict=True):
+        tensor_bytes.write({"hidden": state}, region)
+    task.model.hidden = torch.zeros(32)
+    order = RepeatBlock(names=("hidden",), calls=len(inputs))
+    assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0]) is None
+    assert not module_updates.compare_state(task, ("hidden",), regions[1]).reason
+    assert module_updates.compare_state(task, ("hidden",), regions[0]).reason
+    control = RepeatBlock(names=("hidden",), calls=len(inputs), is_control=True)
+    found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0])
+    assert found is not None
+    assert is_steady is not bool(found.reason)
+    for region in regions:
+        os.close(region)

@@ -61,6 +61,7 @@ from actors.evaluator.ipc.referee_orders import (
     PrepareTask,
     RatesMeasured,
     ReleaseTimingMemory,
+    RepeatBlock,
     ReplaceContents,
     RestoreParameters,
     SlotDrawn,
@@ -122,6 +123,9 @@ class Referee:
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
+            RepeatBlock: lambda order, carried: module_updates.repeat_block(
+                self._task_module, order, self._timing_memory.inputs_of, carried[0]
+            ),
             CompareState: lambda order, carried: module_updates.compare_state(
                 self._task_module, order.names, carried[0]
             ),

@@ -14,19 +14,23 @@ from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.tensor_copies import clone
 
-RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
+RANDOM_OUTPUTS: Final = (
+    "the task draws random numbers: each call of ModelNew has to draw the same ones as Model from "
+    "torch's generators, and as many, since calls of both begin at one seed"
+)
+# What that leaves uncompared is no part of a request: decision 138 says it.
 NOT_REPEATED: Final = (
-    "its outputs depend on earlier calls, or inputs decide how many random numbers it draws: "
-    "outputs of timed calls are not compared"
+    "the task's outputs depend on earlier calls, or inputs decide how many random numbers it "
+    "draws: ModelNew has to keep and draw the same from call to call"
 )
 
 
 def randomness_notes(*, is_deterministic: bool, is_repeated: bool) -> Iterator[str]:
     """Yield what a reader has to know of a task's outputs."""
-    if not is_deterministic:
-        yield RANDOM_OUTPUTS
     if not is_repeated:
         yield NOT_REPEATED
+    elif not is_deterministic:
+        yield RANDOM_OUTPUTS
 
 
 def is_repeated(task: TaskModule, seed: int) -> bool:
@@ -47,6 +51,7 @@ def is_repeated(task: TaskModule, seed: int) -> bool:
             first = returned
         else:
             is_same = number == 1 or are_equal(first, returned)
+        del inputs, returned
     return is_same and all(states[0].is_equal(each) for each in states)
 
 

@@ -97,6 +97,10 @@ class TimingMemory:
         raws = self.contents.written(slot)
         return self.contents.values(raws), self.contents.changes(self.slots, slot, raws)
 
+    def inputs_of(self, slot: int) -> list[object]:
+        """Return a copy of what was written into a slot."""
+        return self.contents.values(self.contents.written(slot))
+
     # --- outputs on a card -------------------------------------------------------------------
 
     def prepare_arena(self, order: PrepareArena) -> tuple[Done, list[int]]:

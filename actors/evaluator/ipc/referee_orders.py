@@ -261,6 +261,19 @@ class CompareBytes(Order, frozen=True, kw_only=True):
     only_own: bool = False  # leave out outputs that the task returns in an input's memory
 
 
+class RepeatBlock(Order, frozen=True, kw_only=True):
+    """Begin at this state, and call the task's module on slots 0 … `calls`-1.
+
+    Descriptor: the state's bytes.  `is_control`: answer with how the end differs from that of a
+    begin with other last digits.
+    """
+
+    names: tuple[str, ...]
+    calls: int
+    seed: int | None = None  # where their random numbers begin
+    is_control: bool = False
+
+
 class CompareState(Order, frozen=True, kw_only=True):
     """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
 
@@ -311,6 +324,7 @@ ToReferee = (
     | ComputeExpected
     | StashOutputs
     | CompareBytes
+    | RepeatBlock
     | CompareState
     | ForgetDraws
     | Exit

@@ -11,6 +11,8 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.layout_checks import Layout, Nest, difference, total_bytes
 from actors.evaluator.ipc.orders import CandidateRaised, InputKind, Order
@@ -35,6 +37,7 @@ from actors.evaluator.ipc.referee_orders import (
     PrepareReplacement,
     PrepareSlots,
     ReleaseTimingMemory,
+    RepeatBlock,
     ReplaceContents,
     RestoreParameters,
     SlotDrawn,
@@ -282,9 +285,29 @@ class RefereeClient:
             differs = difference(expected, written, "state")
             if differs:
                 return Compared(reason=differs)
-            compared, _carried = self._ask(CompareState(names=expected.keys), [memory])
+            return self._compared_state(expected.keys, memory)
         finally:
             os.close(memory)
+
+    def compare_changes(
+        self, names: tuple[str, ...], before: int, after: int, calls: int, seed: int | None
+    ) -> Compared:
+        """Compare a state with what the calls of the last block make of the state `before`.
+
+        Where other last digits of `before` make another state of it, too, nothing is wrong.
+        """
+        order = RepeatBlock(names=names, calls=calls, seed=seed)
+        self._ask(order, [before])
+        found = self._compared_state(names, after)
+        if not found.reason:
+            return found
+        control, _carried = self._ask(replace(order, is_control=True), [before])
+        if not isinstance(control, Compared):
+            raise self._failure(control)
+        return Compared() if control.reason else found
+
+    def _compared_state(self, names: tuple[str, ...], memory: int) -> Compared:
+        compared, _carried = self._ask(CompareState(names=names), [memory])
         if not isinstance(compared, Compared):
             raise self._failure(compared)
         return compared

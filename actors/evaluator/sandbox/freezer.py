@@ -214,6 +214,10 @@ class ProcessFreezer:
         self._thawed, self._thawed_at = self._frozen, time.monotonic()
         self._frozen, self._cpu_s = set(), {}
 
+    def frozen_pids(self) -> frozenset[int]:
+        """Return the pids of the frozen processes."""
+        return frozenset(self._frozen)
+
     def oldest(self) -> int:
         """Return the runner's pid: it is the oldest process below the first process."""
         return min(self._frozen, key=lambda pid: (procfs.start_ticks(pid), pid), default=0)

@@ -189,7 +189,7 @@ class PairedBenchmark:
             usual_s = min(group.candidate) * calls / 1e6
             with self._stages.stage("reading ahead"):
                 self._transfer.require_no_reading_ahead(calls, usual_s)
-            self._transfer.require_no_touched_ahead(calls, usual_s)
+                self._transfer.require_no_touched_ahead(calls, usual_s)
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""

@@ -107,14 +107,18 @@ class Sides:
             raise CandidateFaultError(rejection(Accusation.NOT_FREEZABLE, reason))
         return freezer.oldest()
 
+    def frozen_pids(self, side: Side) -> frozenset[int]:
+        """Return the pids of a frozen side."""
+        return self._freezer_of(side).frozen_pids()
+
     @contextmanager
-    def held(self, side: Side) -> Iterator[int]:
-        """Stop a side in the middle of its block; give the runner's pid."""
+    def held(self, side: Side) -> Iterator[frozenset[int]]:
+        """Stop a side in the middle of its block; give the pids of its processes."""
         freezer = self._freezer_of(side)
         freezer.send_stop()
         freezer.wait_stopped()
         try:
-            yield freezer.oldest()
+            yield freezer.frozen_pids()
         finally:
             freezer.thaw()
 

@@ -33,6 +33,7 @@ from actors.evaluator.timing.output_transfer import (
 )
 from actors.evaluator.timing.sides import CandidateFaultError, Sides
 from actors.evaluator.timing.spot_checks import SpotChecks
+from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
 from actors.evaluator.timing.touched_pages import PAGE_BYTES, forget_touched, touched_bytes
@@ -56,6 +57,7 @@ class SlotTransfer:
         # A card that shares no memory: slots are copied to it on the clock.
         self._copies_slots = not fixture.on_host and not fixture.uses_device_memory
         self._outputs: OutputTransfer = CollectedOutputs(fixture, spot_checks, bytes_per_call)
+        self._state_checks = StateChecks(fixture, sides)
         self.draw_s = 0.0  # for the contents of one slot
 
     def choose_outputs(self) -> None:
@@ -110,6 +112,7 @@ class SlotTransfer:
 
     def timed_block(self, side: Side, calls: int) -> TimedWindow:
         """Return what a block took; some of the candidate's outputs are compared."""
+        self._state_checks.note(side)
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(calls)
         window, answer = self._window(side, calls, is_empty=False)
@@ -130,6 +133,7 @@ class SlotTransfer:
             )
         else:
             self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
+            self._state_checks.compare(calls, self._spot_checks.block_seed)
 
     def empty_block(self, calls: int) -> TimedWindow:
         """Return what an empty block of the reference took, which hands over as many outputs.
@@ -233,18 +237,18 @@ class SlotTransfer:
             return
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
-        if not forget_touched(self._sides.frozen_runner_pid("candidate")):
+        if not all(map(forget_touched, self._sides.frozen_pids("candidate"))):
             return
         first, last = POLICY.stopped_shares
         after = first + (last - first) * secrets.randbelow(1000) / 1000
-        stopped_s = held_s = touched = 0.0
+        stopped_s, held_s, touched = 0.0, 0.0, 0
 
         def look(began: float) -> None:
             nonlocal stopped_s, held_s, touched
             time.sleep(after * usual_s)
-            with self._sides.held("candidate") as pid:
+            with self._sides.held("candidate") as pids:
                 stopped_s = time.perf_counter() - began
-                touched = touched_bytes(pid, self._inode)
+                touched = max(touched_bytes(pid, self._inode) for pid in pids)
                 held_s = time.perf_counter() - began - stopped_s
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=look)
@@ -281,6 +285,7 @@ class SlotTransfer:
     def close(self) -> None:
         """Give all memory back; what a cancelled evaluation leaves, the next one frees."""
         self._outputs.close()
+        self._state_checks.close()
         if self._fixture.is_alive and not self._fixture.zygote.is_cancelled():
             self._fixture.runner.ask(ReleaseTensors(), self._fixture.limits.check_s)
             self._referee.release_timing_memory()

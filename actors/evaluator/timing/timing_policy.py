@@ -180,6 +180,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_outputs_compared: int = 3
     outputs_compared_bytes: int = 2 << 20
     thorough_blocks: int = 10
+    # Probability with which what a block changes in the candidate's state is compared: the referee
+    # makes as many calls.
+    state_chance: float = 0.5
     # Probability with which an output of a block is compared only after the next inputs were
     # written: it must not lie in their memory.  Filling slots takes some milliseconds.
     refilled_chance: float = 0.4
