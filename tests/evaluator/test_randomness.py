@@ -13,7 +13,7 @@ from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Reference, Task, Verdict
 
 CANDIDATES = special_corpora.candidates(
-    "randomness", ("plain", "zeros", "product_left_out_late", "right_after_seeds")
+    "randomness", ("plain", "zeros", "product_left_out_late", "clamped_late", "right_after_seeds")
 )
 
 
@@ -80,7 +80,7 @@ def test_what_decides_outputs_besides_random_numbers_is_known(
 def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The referee draws the numbers of calls that it does not compare, too."""
+    """The referee draws the numbers of calls that it does not compare, too; inputs do not count."""
     from actors.evaluator.children import task_randomness
     from actors.evaluator.children.source_import import seed_all
     from actors.evaluator.children.task_module import TaskModule
@@ -91,7 +91,7 @@ def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     inputs = task.inputs(2)
     seed_all(3)
     outputs = [task.model(*inputs) for _call in range(4)]
-    state = task_randomness.random_state_after(task, inputs, 3, 3)
+    state = task_randomness.random_state_after(task, lambda _slot: task.inputs(2), 3, 3)
     assert torch.equal(outputs[3], task.eager_outputs(inputs, state))
 
 

@@ -53,26 +53,68 @@ def test_a_task_says_what_its_calls_change(patient_judge: Judge) -> None:
     assert "bn.running_mean, bn.running_var, bn.num_batches_tracked" in line
 
 
-HIDDEN = """
+COUNTED = """
 import torch
 
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.register_buffer("hidden", torch.full((32,), 0.3))
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("first", torch.zeros(8))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.count = 0
 
     def forward(self, x):
-        self.hidden = {step}
-        return self.hidden + x
+        if not self.count:
+            self.first.copy_(x.mean(0))
+        decay = (1 + self.count) / (10 + self.count)
+        self.count += 1
+        self.calls += 1
+        self.mean.mul_(decay).add_(x.mean(0), alpha=1 - decay)
+        return x * 2
 
 def get_inputs():
-    return [torch.randn(32)]
+    return [torch.randn(64, 8) + 3]
 
 def get_init_inputs():
     return []
 """
 
 
+def test_a_state_that_attributes_decide_is_not_compared(patient_judge: Judge) -> None:
+    """The referee's module has made other calls: its attributes are not those of a candidate."""
+    task = Task(name="counted", source=COUNTED)
+    verdict = patient_judge.judge(task, COUNTED.replace("class Model", "class ModelNew"))
+    assert isinstance(verdict, Verdict)
+    assert Outcome.CORRECT is verdict.verdict, verdict
+    reference = patient_judge.measure(task)
+    assert isinstance(reference, Reference)
+    assert reference.facts is not None
+    (line,) = [each for each in reference.facts.rule_lines if "Each call of Model" in each]
+    assert "Each call of Model changes calls: " in line
+
+
+HIDDEN = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("hidden", torch.full((32,), 0.3, dtype={dtype}))
+
+    def forward(self, x):
+        self.hidden = {step}
+        return self.hidden + x
+
+def get_inputs():
+    return [torch.randn(32, dtype={dtype})]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("step", "is_steady"),
     [
@@ -81,7 +123,12 @@ def get_init_inputs():
     ],
 )
 def test_a_block_is_repeated_from_a_candidates_state(
-    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_steady: bool
+    torch: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    is_steady: bool,
+    dtype: str,
 ) -> None:
     """Its end is compared; where last digits decide the end, the control says so."""
     from actors.evaluator.children import module_updates
@@ -91,10 +138,10 @@ def test_a_block_is_repeated_from_a_candidates_state(
     from actors.evaluator.ipc.referee_orders import RepeatBlock
 
     monkeypatch.chdir(tmp_path)
-    task = TaskModule(HIDDEN.format(step=step), "cpu")
+    task = TaskModule(HIDDEN.format(step=step, dtype=f"torch.{dtype}"), "cpu")
     task.make(1)
     inputs = [task.inputs(seed) for seed in range(60)]
-    begin, end = torch.rand(32), torch.empty(32)
+    begin = torch.rand(32).to(getattr(torch, dtype))
     task.model.hidden = begin.clone()
     for given in inputs:
         task.model(*given)
@@ -102,7 +149,7 @@ def test_a_block_is_repeated_from_a_candidates_state(
     regions = [shared_memory.allocate_unsealed(256) for _state in range(2)]
     for region, state in zip(regions, (begin, end), strict=True):
         tensor_bytes.write({"hidden": state}, region)
-    task.model.hidden = torch.zeros(32)
+    task.model.hidden = torch.zeros_like(begin)
     order = RepeatBlock(names=("hidden",), calls=len(inputs))
     assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0]) is None
     assert not module_updates.compare_state(task, ("hidden",), regions[1]).reason
@@ -111,5 +158,54 @@ def test_a_block_is_repeated_from_a_candidates_state(
     found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0])
     assert found is not None
     assert is_steady is not bool(found.reason)
+    for region in regions:
+        os.close(region)
+
+
+DROPPED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(32))
+
+    def forward(self, x):
+        self.mean.lerp_(torch.nn.functional.dropout(x), 0.5)
+        return x
+
+def get_inputs():
+    return [torch.randn(32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_blocks_random_numbers_are_repeated_where_inputs_are_drawn_between_calls(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots that can't be mixed are drawn again, by the generators that the calls use."""
+    from actors.evaluator.children import module_updates
+    from actors.evaluator.children.source_import import seed_all
+    from actors.evaluator.children.task_module import TaskModule
+    from actors.evaluator.children.tensors import tensor_bytes
+    from actors.evaluator.ipc import shared_memory
+    from actors.evaluator.ipc.referee_orders import RepeatBlock
+
+    monkeypatch.chdir(tmp_path)
+    task = TaskModule(DROPPED, "cpu")
+    task.make(1)
+    blocks = [task.inputs(seed) for seed in range(3)]
+    begin = task.model.mean.clone()
+    seed_all(5)
+    for given in blocks:
+        task.model(*given)
+    regions = [shared_memory.allocate_unsealed(256) for _state in range(2)]
+    for region, state in zip(regions, (begin, task.model.mean), strict=True):
+        tensor_bytes.write({"mean": state}, region)
+    order = RepeatBlock(names=("mean",), calls=3, seed=5)
+    module_updates.repeat_block(task, order, task.inputs, regions[0])
+    assert not module_updates.compare_state(task, ("mean",), regions[1]).reason
     for region in regions:
         os.close(region)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+import copy
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -11,25 +11,47 @@ from actors.evaluator.children import correctness
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
 from actors.evaluator.children.tensors import tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
+from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock
 
-InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
-NUDGE = 1e-6  # some of the last digits of float32
+NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
 
 
-def updated_layout(task: TaskModule) -> Nest:
-    """Return the layout of what calls have changed in the state that candidates get."""
+def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
+    """Return the layout of what a call changes in the state that candidates get.
+
+    What else decides the change (a count in an attribute, the first call of all) leaves a tensor
+    out: no candidate's state would be that of a module which has made other calls.
+    """
+    updated: dict[str, torch.Tensor] = {}
     own = task.model.state_dict()
-    updated = {
-        name: own[name]
-        for name, value in task.state.items()
-        if not has_same_bytes(own[name], value)
-    }
+    if not all(has_same_bytes(own[name], value) for name, value in task.state.items()):
+        model = copy.deepcopy(task.model)
+        first, second = (_after_call(task, model, inputs, seed) for _call in range(2))
+        updated = {
+            name: second[name]
+            for name, value in task.state.items()
+            if not has_same_bytes(first[name], value)
+            and not correctness.compare(second[name], first[name], None, "").reason
+        }
     items = tuple(map(tensor_bytes.layout_of, updated.values()))
     return Nest(kind="dict", keys=tuple(updated), items=items)
+
+
+def _after_call(
+    task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int
+) -> dict[str, torch.Tensor]:
+    """Return what a call makes of the state that candidates get."""
+    own = model.state_dict()
+    seed_all(seed)
+    with task_errors_as("Model.forward"), torch.no_grad():
+        for name, value in task.state.items():
+            own[name].copy_(value)
+        task.call(model, clone(inputs))
+    return clone(dict(model.state_dict()))
 
 
 def repeat_block(
@@ -40,24 +62,31 @@ def repeat_block(
     if not order.is_control:
         return None
     first = {name: task.model.state_dict()[name].clone() for name in order.names}
-    _repeat(task, order, inputs_of, region, factor=1 + NUDGE)
+    _repeat(task, order, inputs_of, region, is_nudged=True)
     # Asked for again: a call may have put another tensor in a buffer's place.
     return _compared(task.model.state_dict(), first)
 
 
 def _repeat(
-    task: TaskModule, order: RepeatBlock, inputs_of: InputsOf, region: int, factor: float = 1.0
+    task: TaskModule,
+    order: RepeatBlock,
+    inputs_of: InputsOf,
+    region: int,
+    *,
+    is_nudged: bool = False,
 ) -> None:
     own = task.model.state_dict()
     layout = tensor_bytes.layout_of({name: own[name] for name in order.names})
     with torch.no_grad(), tensor_bytes.open_value(layout, region, task.device) as value:
         for name, given in zip(order.names, tensor_bytes.tensors_in(value), strict=True):
-            own[name].copy_(given * factor if given.is_floating_point() else given)
-    if order.seed is not None:
-        seed_all(order.seed)
-    with task_errors_as("Model.forward"), torch.no_grad():
-        for slot in range(order.calls):
-            task.call(task.model, inputs_of(slot))
+            own[name].copy_(_nudged(given) if is_nudged else given)
+    repeat_calls(task, inputs_of, order.calls, order.seed)
+
+
+def _nudged(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor * (1 + max(NUDGE, torch.finfo(tensor.dtype).eps))
 
 
 def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:

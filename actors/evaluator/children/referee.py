@@ -200,7 +200,7 @@ class Referee:
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
-        updated = module_updates.updated_layout(task)
+        updated = module_updates.updated_layout(task, inputs, order.seed)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
@@ -280,18 +280,18 @@ class Referee:
         drawn = self._rounds[order.draw]
         task = self._task_module
         if drawn.eager is None:
-            before, start = InputsBefore(drawn.inputs), self._random_start(drawn, order)
+            before, start = InputsBefore(drawn.inputs), self._random_start(order)
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)
             drawn.eager = task.eager_outputs(drawn.inputs, start)
             drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
 
-    def _random_start(self, drawn: ReferenceRound, order: ComputeExpected) -> RandomStart:
+    def _random_start(self, order: ComputeExpected) -> RandomStart:
         if not order.calls_before:
             return order.seed
         return task_randomness.random_state_after(
-            self._task_module, drawn.inputs, order.seed, order.calls_before
+            self._task_module, self._timing_memory.inputs_of, order.seed, order.calls_before
         )
 
     def _forget(self, order: ForgetDraws) -> None:

@@ -307,7 +307,7 @@ class SlotContents:
     def written(self, slot: int) -> list[torch.Tensor]:
         """Return a copy of the bytes that were last written into a slot, tensor by tensor."""
         if slot in self._replaced:
-            return self._replaced[slot]
+            return [each.clone() for each in self._replaced[slot]]
         if not self.is_mixing:
             return self._flat_draw(self._seed + slot * MAX_DRAWS)
         return [

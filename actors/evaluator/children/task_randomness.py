@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 import torch
 
@@ -14,6 +14,7 @@ from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.tensor_copies import clone
 
+InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
 RANDOM_OUTPUTS: Final = (
     "the task draws random numbers: each call of ModelNew has to draw the same ones as Model from "
     "torch's generators, and as many, since calls of both begin at one seed"
@@ -55,12 +56,23 @@ def is_repeated(task: TaskModule, seed: int) -> bool:
     return is_same and all(states[0].is_equal(each) for each in states)
 
 
-def random_state_after(
-    task: TaskModule, inputs: list[object], seed: int, calls: int
-) -> RandomState:
-    """Return the state of the generators after so many calls from a seed on."""
-    seed_all(seed)
+def repeat_calls(task: TaskModule, inputs_of: InputsOf, calls: int, seed: int | None) -> None:
+    """Make a block's first calls; `seed`: where their random numbers begin, if they draw any.
+
+    Inputs may be drawn for each call; its random numbers follow those of the call before.
+    """
+    if seed is not None:
+        seed_all(seed)
     with task_errors_as("Model.forward"), torch.no_grad():
-        for _call in range(calls):
-            task.call(task.model, clone(inputs))
+        for slot in range(calls):
+            state = None if seed is None else RandomState(task.device)
+            inputs = inputs_of(slot)
+            if state is not None:
+                state.restore()
+            task.call(task.model, inputs)
+
+
+def random_state_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomState:
+    """Return the state of the generators after a block's first calls."""
+    repeat_calls(task, inputs_of, calls, seed)
     return RandomState(task.device)

@@ -151,7 +151,7 @@ class SlotTransfer:
         inputs, could be right there on the task's own distribution alone.  A block that has no room
         for all kinds is followed by others.
         """
-        if not self._fixture.is_deterministic:
+        if not self._fixture.facts.is_repeated:
             return
         kinds = list(self._fixture.input_kinds)
         secrets.SystemRandom().shuffle(kinds)
