@@ -55,7 +55,8 @@ def get_init_inputs():
     [
         ("self.seen.add_(1)", "x", True),
         ("self.seen.add_(1)", "x * self.seen", False),
-        ("torch.rand(int(x.abs().sum() * 1000))", "x", False),
+        ("torch.rand(int(x.abs().sum() * 1000))", "x", True),
+        ("self.seen.add_(torch.rand(1 + int(self.seen)).numel())", "x", False),
     ],
 )
 def test_what_decides_outputs_besides_random_numbers_is_known(
@@ -66,7 +67,7 @@ def test_what_decides_outputs_besides_random_numbers_is_known(
     result: str,
     expected: bool,
 ) -> None:
-    """Earlier calls, or values that decide how many numbers are drawn: nothing can be repeated."""
+    """Where earlier calls decide outputs, or how many numbers follow, nothing is repeated."""
     from actors.evaluator.children import task_randomness
     from actors.evaluator.children.task_module import TaskModule
 
@@ -86,13 +87,14 @@ def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     from actors.evaluator.children.task_module import TaskModule
 
     monkeypatch.chdir(tmp_path)
-    task = TaskModule(TASK.format(update="pass", result="x"), "cpu")
+    drawn = "torch.rand(int(x.abs().sum() * 1000))"  # inputs decide how many
+    task = TaskModule(TASK.format(update=drawn, result="x"), "cpu")
     task.make(1)
-    inputs = task.inputs(2)
+    blocks = [task.inputs(slot) for slot in range(4)]
     seed_all(3)
-    outputs = [task.model(*inputs) for _call in range(4)]
-    state = task_randomness.random_state_after(task, lambda _slot: task.inputs(2), 3, 3)
-    assert torch.equal(outputs[3], task.eager_outputs(inputs, state))
+    outputs = [task.model(*inputs) for inputs in blocks]
+    state = task_randomness.random_state_after(task, task.inputs, 3, 3)
+    assert torch.equal(outputs[3], task.eager_outputs(blocks[3], state))
 
 
 def test_a_task_with_random_numbers_says_which_a_candidate_draws(patient_judge: Judge) -> None:
