@@ -100,7 +100,7 @@ def test_renamed_parameters_are_found_by_their_first_values() -> None:
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     wanted = input_variants.perturb(seeded(Named), 9)
     module = seeded(Renamed)
-    loaded, _found = parameter_loading.load_parameters(module, wanted, first)
+    loaded, _places = parameter_loading.load_parameters(module, wanted, first)
     assert loaded.missing == ()
     assert torch.equal(module.matrix, wanted["linear.weight"])
     assert torch.equal(module.plain, wanted["linear.bias"])
@@ -111,7 +111,7 @@ def test_renamed_parameters_are_found_by_their_first_values() -> None:
 def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:
     """No other tensor of the candidate takes its place."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
-    loaded, _found = parameter_loading.load_parameters(
+    loaded, _places = parameter_loading.load_parameters(
         seeded(Renamed, gamma=False), input_variants.perturb(seeded(Named), 9), first
     )
     assert set(loaded.missing) == {"norm.weight", "norm.bias"}

@@ -153,7 +153,7 @@ class Runner:
         self.device = device
         self._class: object = None
         self._made: object = None  # the module itself
-        self._loaded: dict[str, torch.Tensor] = {}  # its tensors, by the names of the task's
+        self._places: dict[str, parameter_loading.Place] = {}  # of tensors with other names
         self._form = CallForm()
         self._module: object = None  # what is called: the module, or what differentiates it
         self._slots: dict[int, tuple[object, ...]] = {}
@@ -218,7 +218,7 @@ class Runner:
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
-        answer, self._loaded = parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
+        answer, self._places = parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
         return answer
 
     def _compile_module(self, mode: str) -> None:
@@ -364,7 +364,7 @@ class Runner:
         tensor_bytes.write(value, region, order.limit)
 
     def _write_state(self, order: WriteState, region: int) -> StateWritten:
-        state = parameter_loading.state_of(self._made, self._loaded, order.names)
+        state = parameter_loading.state_of(self._made, self._places, order.names)
         tensor_bytes.write(state, region, order.limit)
         return StateWritten(state=tensor_bytes.layout_of(state))
 

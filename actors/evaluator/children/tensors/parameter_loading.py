@@ -7,79 +7,90 @@ parameter.  Runs in the runner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
 NAMES_SHOWN = 50
+# A tensor of a module: its name in the state dict, or who holds it, and as which attribute.
+Place: TypeAlias = str | tuple[object, str]
+Placed: TypeAlias = tuple[Place, torch.Tensor]
 
 
 def load_parameters(
     module: object, wanted: dict[str, torch.Tensor], first: dict[str, torch.Tensor]
-) -> tuple[ParametersLoaded, dict[str, torch.Tensor]]:
+) -> tuple[ParametersLoaded, dict[str, Place]]:
     """Copy `wanted` into `module`; `first`: the first values of the task's own parameters.
 
-    The second value is the module's tensors by the names of `wanted`.
+    The second value says, by the names of `wanted`, where those are that have another name.
     """
     own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
     missing = [name for name in wanted if name not in own]
-    extra = {name: value for name, value in own.items() if name not in wanted}
+    extra: list[Placed] = [(name, value) for name, value in own.items() if name not in wanted]
     misshapen = [
         f"{name} is {list(own[name].shape)}, expected {list(value.shape)}"
         for name, value in wanted.items()
         if name in own and own[name].shape != value.shape
     ]
-    found = {name: own[name] for name in wanted if name in own}
+    targets = {name: own[name] for name in wanted if name in own}
+    places: dict[str, Place] = {}
     plain = list(_plain_tensors(module))
     for name in list(missing):
-        target = _find_like(first[name], list(extra.values()), equal=True)
-        if target is None:
-            target = _find_like(first[name], plain, equal=True)
-        if target is None:
-            target = _find_like(first[name], list(extra.values()), equal=False)
-        if target is not None:
+        found = _find_like(first[name], extra, equal=True)
+        if found is None:
+            found = _find_like(first[name], plain, equal=True)
+        if found is None:
+            found = _find_like(first[name], extra, equal=False)
+        if found is not None:
             missing.remove(name)
-            extra = {key: value for key, value in extra.items() if value is not target}
-            plain = [value for value in plain if value is not target]
-            found[name] = target
+            extra = [each for each in extra if each is not found]
+            plain = [each for each in plain if each is not found]
+            places[name], targets[name] = found
     with torch.no_grad():
-        for name, target in found.items():
+        for name, target in targets.items():
             if target.shape == wanted[name].shape:
                 target.copy_(wanted[name])
     loaded = ParametersLoaded(missing=tuple(missing), misshapen=tuple(misshapen)[:NAMES_SHOWN])
-    return loaded, found
+    return loaded, places
 
 
 def state_of(
-    module: object, loaded: dict[str, torch.Tensor], names: Sequence[str]
+    module: object, places: Mapping[str, Place], names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
     """Return a module's parameters and buffers of these names, as far as it has them.
 
-    `loaded`: where others of the task's were copied to.
+    `places`: of those that have another name; a call may have put another tensor there.
     """
     own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
-    held = {**loaded, **own}
-    return {name: held[name].detach() for name in names if name in held}
+    held = {
+        name: own.get(place) if isinstance(place, str) else getattr(*place, None)
+        for name, place in places.items()
+    }
+    held.update(own)
+    found = {name: held.get(name) for name in names}
+    return {
+        name: value.detach() for name, value in found.items() if isinstance(value, torch.Tensor)
+    }
 
 
-def _find_like(
-    first: torch.Tensor, candidates: list[torch.Tensor], *, equal: bool
-) -> torch.Tensor | None:
+def _find_like(first: torch.Tensor, candidates: Sequence[Placed], *, equal: bool) -> Placed | None:
     """Return the first tensor with the shape and dtype of `first`; `equal`: and its values."""
-    for value in candidates:
+    for each in candidates:
+        _place, value = each
         if value.shape == first.shape and value.dtype == first.dtype:
             if equal and not torch.equal(value.to(first.device), first):
                 continue
-            return value
+            return each
     return None
 
 
-def _plain_tensors(module: object) -> Iterator[torch.Tensor]:
+def _plain_tensors(module: object) -> Iterator[Placed]:
     """Yield the tensors that a module and its submodules hold without registering them."""
     within = module.modules() if isinstance(module, torch.nn.Module) else iter((module,))
     for each in within:
-        for value in getattr(each, "__dict__", {}).values():
+        for name, value in getattr(each, "__dict__", {}).items():
             if isinstance(value, torch.Tensor):
-                yield value.detach()
+                yield (each, name), value.detach()

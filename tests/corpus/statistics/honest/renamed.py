@@ -1,4 +1,4 @@
-"""statistics: has its buffers under other names, and one as a plain tensor."""
+"""statistics: has its buffers under other names, and some as new tensors of each call."""
 
 import torch
 import torch.nn as nn
@@ -13,8 +13,10 @@ class ModelNew(nn.Module):
         self.batches = torch.tensor(0)
 
     def forward(self, x):
-        self.batches += 1
+        self.batches = self.batches + 1
+        mean = self.mean.clone()
         normed = nn.functional.batch_norm(
-            x, self.mean, self.variance, self.gamma, self.beta, True, 0.1, 1e-5
+            x, mean, self.variance, self.gamma, self.beta, True, 0.1, 1e-5
         )
+        self.mean = mean
         return torch.relu_(normed)
