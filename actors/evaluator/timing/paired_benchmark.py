@@ -138,12 +138,13 @@ class PairedBenchmark:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)
             self._is_long |= call_us >= POLICY.long_call_s * 1e6
-        if self.fixture.uses_device_memory:  # calls have prepared what they need
-            self._sides.order_limit_s = self.fixture.device_call_s
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
+        if self.fixture.uses_device_memory:
+            # Calls have prepared what they need, also for each input's place (CUDA graphs).
+            self._sides.order_limit_s = self.fixture.device_call_s
         others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
         wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
