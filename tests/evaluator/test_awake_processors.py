@@ -27,6 +27,7 @@ def test_a_loop_keeps_each_processor_awake_and_rests_in_blocks(
 ) -> None:
     """Loops have the lowest priority, are the judge's own, stop while calls are timed, and end."""
     monkeypatch.setattr(cgroup, "has_processor_limit", lambda: False)
+    monkeypatch.setattr(awake_processors, "may_loop_in_blocks", lambda: False)
     before = set(procfs.living_descendants(os.getpid()))
 
     def loops() -> list[int]:
@@ -71,3 +72,42 @@ def test_where_a_group_limits_processor_time_no_loop_uses_it_up(
             assert awake.process is None
     else:
         assert awake_processors.LOOP.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "controllers", "may_loop"),
+    [
+        ("fpu hypervisor", "", True),
+        ("fpu hypervisor", "memory pids", True),
+        ("fpu hypervisor", "cpuset cpu memory", False),
+        ("fpu", "", False),
+    ],
+)
+def test_loops_go_on_in_blocks_only_where_they_take_no_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, controllers: str, may_loop: bool
+) -> None:
+    """On hardware of its own a loop slows the other thread of its core; a group has its share."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "cgroup.subtree_control").write_text(controllers)
+    monkeypatch.setattr(cgroup, "_mounts", lambda: {"": tmp_path})
+    monkeypatch.setattr(cgroup, "_memberships", lambda: {"": "/a/b"})
+    processor = tmp_path / "cpuinfo"
+    processor.write_text(f"processor : 0\nflags : {flags}\n")
+    monkeypatch.setattr(awake_processors, "PROCESSORS", processor)
+    assert may_loop is awake_processors.may_loop_in_blocks()
+
+
+def test_loops_that_go_on_in_blocks_are_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rest is none for them, and they end with the benchmark all the same."""
+    monkeypatch.setattr(cgroup, "has_processor_limit", lambda: False)
+    monkeypatch.setattr(awake_processors, "may_loop_in_blocks", lambda: True)
+    before = set(procfs.living_descendants(os.getpid()))
+
+    def loops() -> list[int]:
+        return [each for each in procfs.living_descendants(os.getpid()) if each not in before]
+
+    with kept_awake() as awake:
+        assert becomes(lambda: len(loops()) == len(os.sched_getaffinity(0)))
+        awake.rest()
+        assert not any(map(procfs.is_stopped, loops()))
+    assert becomes(lambda: not loops())

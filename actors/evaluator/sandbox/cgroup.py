@@ -43,15 +43,29 @@ def remove_own_groups(places: tuple[str, ...]) -> None:
 
 def has_processor_limit() -> bool:
     """Whether a group above this process, or its own, limits the processor time (`cpu.max`)."""
-    mounts, memberships = _mounts(), _memberships()
-    limits = []
-    for controller, file in (("", "cpu.max"), ("cpu", "cpu.cfs_quota_us")):
-        if controller in mounts:
-            mount = mounts[controller]
-            here = _inside(mount, memberships.get(controller, "/"))
-            above = [each for each in here.parents if each.is_relative_to(mount)]
-            limits += [_text(group / file).split() for group in (here, *above)]
+    files = (("", "cpu.max"), ("cpu", "cpu.cfs_quota_us"))
+    limits = [
+        _text(group / file).split() for controller, file in files for group in _chain(controller)
+    ]
     return any(limit and limit[0] not in ("max", "-1") for limit in limits)
+
+
+def divides_processor_time() -> bool:
+    """Whether groups above this process share the processor time among those in them.
+
+    A child's group may then have a share of its own (version 2; in version 1 children's groups are
+    not in the hierarchy of processor time).
+    """
+    return any("cpu" in _text(group / "cgroup.subtree_control").split() for group in _chain(""))
+
+
+def _chain(controller: str) -> list[Path]:
+    """Return this process's group of a controller's hierarchy, and all above it."""
+    mount = _mounts().get(controller)
+    if mount is None:
+        return []
+    here = _inside(mount, _memberships().get(controller, "/"))
+    return [here, *(each for each in here.parents if each.is_relative_to(mount))]
 
 
 def _mounts() -> dict[str, Path]:
