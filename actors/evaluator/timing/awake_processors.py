@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from actors.evaluator.sandbox import cgroup
@@ -61,8 +62,13 @@ def may_loop_in_blocks() -> bool:
 
     Where control groups divide the time, the loops' group would take half of a side's.
     """
-    is_virtual = "hypervisor" in PROCESSORS.read_text(encoding="utf-8").split()
-    return is_virtual and not cgroup.divides_processor_time()
+    return _is_virtual_machine(PROCESSORS) and not cgroup.divides_processor_time()
+
+
+@cache
+def _is_virtual_machine(processors: Path) -> bool:
+    """Whether the processors say so; a machine with many needs a while to tell of all."""
+    return "hypervisor" in processors.read_text(encoding="utf-8").split()
 
 
 @contextmanager

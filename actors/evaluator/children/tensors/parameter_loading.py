@@ -15,7 +15,7 @@ import torch
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
 NAMES_SHOWN = 50
-# A tensor of a module: its name in the state dict, or who holds it, and as which attribute.
+# A tensor of a module: its name in the state dict, or its holder and the attribute there.
 Place: TypeAlias = str | tuple[object, str]
 Placed: TypeAlias = tuple[Place, torch.Tensor]
 
