@@ -156,7 +156,7 @@ CAUSES = {
     "atomic operations": kernel(
         L2_SHARE=80.0, L2_READS=1e6, L2_WRITES=1e6, L2_ATOMICS=0.0, L2_REDUCTIONS=8e6
     ),
-    "bank conflicts": kernel(L1_SHARE=90.0, SHARED_CONFLICTS=97.0, SHARED_WAVEFRONTS=100.0),
+    "bank conflicts": kernel(L1_SHARE=90.0, SHARED_TURNS=100.0, SHARED_LEAST_TURNS=3.0),
     "25% are used": kernel(
         L2_SHARE=80.0, LOAD_SECTORS=8e6, STORE_SECTORS=1e6, LOAD_BYTES_A_SECTOR=8.0,
         STORE_BYTES_A_SECTOR=32.0,
@@ -257,7 +257,11 @@ def test_busy_caches_are_told_before_what_they_explain() -> None:
 @pytest.mark.parametrize(
     ("xu", "wavefronts", "what"),
     [
-        (100.0, 0.0, "room in the queue of the XU pipe (exp, sqrt, casts) (mio_throttle, 80%)"),
+        (
+            100.0,
+            0.0,
+            "room in the queue of the XU pipe (exp, sqrt, division, casts) (mio_throttle, 80%)",
+        ),
         (1.0, 1e6, "room in the queue of shared memory (mio_throttle, 80%)"),
         (1.0, 0.0, "room in the queue of shared memory or the XU pipe (mio_throttle, 80%)"),
         (30.0, 1e6, "room in the queue of shared memory or the XU pipe (mio_throttle, 80%)"),
@@ -319,15 +323,15 @@ def test_waste_is_told_only_where_it_is() -> None:
             ncu_metrics.STORE_SECTORS: 0.0,
             ncu_metrics.LOCAL_LOAD_SECTORS: 1e6,
             ncu_metrics.LOCAL_STORE_SECTORS: 1e6,
-            ncu_metrics.SHARED_CONFLICTS: 31e6,
-            ncu_metrics.SHARED_WAVEFRONTS: 32e6,
+            ncu_metrics.SHARED_TURNS: 32e6,
+            ncu_metrics.SHARED_LEAST_TURNS: 1e6,
             ncu_metrics.ACTIVE_THREADS: 11.2,
         },
     )
     found = " ".join(texts(call_of(wasteful)))
     assert "A warp's load touches 32 sectors of 32 bytes where 4 would do: 12% of" in found
     assert "64 MB are loaded and stored, 98% of all that it loads and stores." in found
-    assert "97% of the accesses to shared memory repeat others" in found
+    assert "take 32 million turns, of which bank conflicts are 97%." in found
     assert "11.2 of a warp's 32 threads" in found
 
 
@@ -393,6 +397,21 @@ ENGINEER = {
          ncu_metrics.STORE_REQUESTS: 1e5, ncu_metrics.STORE_BYTES_A_SECTOR: 32.0},
         ["memory: DRAM works at 92%"],
         ["not coalesced", "Neighbouring"],
+    ),
+    "integer products, for which half of the FMA pipe is there": (
+        {FMA: 49.0, ncu_metrics.FMA_HEAVY_PIPE: 98.0, ISSUE_SHARE: 52.0},
+        ["the FMA-heavy pipe (integer products) is busy for 93%"],
+        ["latency"],
+    ),
+    "float32 products, in both halves": (
+        {FMA: 90.0, ncu_metrics.FMA_HEAVY_PIPE: 92.0, ISSUE_SHARE: 95.0},
+        ["the FMA pipe (float32) is busy for 86%", "next: issue slots"],
+        ["FMA-heavy"],
+    ),
+    "a branch of its own for each thread of a warp": (
+        {FMA: 90.0, ISSUE_SHARE: 95.0, ncu_metrics.ACTIVE_THREADS: 1.1},
+        ["the FMA pipe", "on average 1.1 of a warp's 32 threads take part"],
+        [],
     ),
     "a wgmma pipeline with two stages": (
         {TENSOR: 48.0, ISSUE_SHARE: 12.0, **QUIET, STALL["gmma"]: 6.0, STALL["barrier"]: 3.0},

@@ -10,7 +10,8 @@ MUCH_LOCAL = 0.4  # of the sectors that loads and stores touch
 MANY_ATOMICS = 0.25  # of the sectors in L2
 SOME_ATOMICS = 0.1  # where no unit is busy: few on one address already take turns
 SCATTERED = 1.5  # sectors a request: with fewer there is nothing to gather
-MANY_CONFLICTS = 0.3  # of the accesses to shared memory
+MANY_CONFLICTS = 0.3  # of the turns of accesses to shared memory
+FEW_THREADS = 16.0  # of a warp's 32, on average over its instructions
 FEW_USED = 0.6  # of the bytes of the sectors that loads or stores touch
 MOST = 0.5  # of the sectors of loads and stores
 
@@ -24,16 +25,29 @@ class Cause(Value, frozen=True, kw_only=True):
 
 def cause_of(kernel: KernelMetrics, kind: str) -> Cause | None:
     """Return the cause of a bound of this `kind`; None where the metrics show none."""
-    if kind not in ("memory", "L1", "L2", "load/store", "latency"):
+    if kind in ("compute", "issue"):
+        return _idle_threads(kernel)
+    if kind not in ("memory", "L1", "L2", "L2 slice", "load/store", "latency"):
         return None
     found = _local_memory(kernel)
-    if found is None and kind in ("memory", "L2", "latency"):
+    if found is None and kind in ("memory", "L2", "L2 slice", "latency"):
         found = _atomics(kernel, MANY_ATOMICS if kind != "latency" else SOME_ATOMICS)
     if found is None and kind == "L1":
         found = _bank_conflicts(kernel)
     if found is None and kind in ("memory", "L1", "L2"):
         found = _unused_bytes(kernel)
-    return found
+    return found or (_idle_threads(kernel) if kind not in ("memory", "L2", "L2 slice") else None)
+
+
+def _idle_threads(kernel: KernelMetrics) -> Cause | None:
+    active = kernel.figure(ncu_metrics.ACTIVE_THREADS)
+    if not active or active > FEW_THREADS:
+        return None
+    text = (
+        f"on average {active:.1f} of a warp's 32 threads take part in an instruction (branches "
+        "that its threads take differently, or idle threads)"
+    )
+    return Cause(text=text, metrics=(ncu_metrics.ACTIVE_THREADS,))
 
 
 def _local_memory(kernel: KernelMetrics) -> Cause | None:
@@ -64,8 +78,8 @@ def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:
     share = kernel.conflict_share
     if share is None or share < MANY_CONFLICTS:
         return None
-    text = f"{share:.0%} of the accesses to shared memory repeat others because of bank conflicts"
-    metrics = (ncu_metrics.SHARED_CONFLICTS, ncu_metrics.SHARED_WAVEFRONTS)
+    text = f"{share:.0%} of the turns of accesses to shared memory are bank conflicts"
+    metrics = (ncu_metrics.SHARED_TURNS, ncu_metrics.SHARED_LEAST_TURNS)
     return Cause(text=text, metrics=metrics)
 
 

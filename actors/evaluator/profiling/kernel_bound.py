@@ -4,8 +4,8 @@ The rules, in this order (`docs/cuda.md` has them as a table):
 
 1. The busiest unit decides if it is busy for `BUSY` of the time or more: DRAM (against the rate of
    a copy), an arithmetic pipe, the busier one of the L1 cache with shared memory and the L2 cache,
-   the load/store pipe, or the issue slots where no pipe is busy.  Among the units within `NEAR` of
-   the busiest one the first in this order is named.
+   one slice of the L2 cache that is much busier than all of them, the load/store pipe, or the issue
+   slots.  Among the units within `NEAR` of the busiest one the first in this order is named.
 2. A kernel shorter than `SHORT_US`, or one of at most one wave whose multiprocessors have no block
    for less than that: its launch.
 3. Blocks for fewer than `FEW_BUSY_MULTIPROCESSORS` of them all: too little parallel work.
@@ -34,6 +34,7 @@ BoundKind = Literal[
     "compute",
     "L1",
     "L2",
+    "L2 slice",
     "load/store",
     "issue",
     "launch",
@@ -121,6 +122,11 @@ class _Unit(Value, frozen=True, kw_only=True):
                 )
             case "L2":
                 return f"the L2 cache, at {self.share:.0%} of its peak"
+            case "L2 slice":
+                return (
+                    f"{self.name}, at {self.share:.0%} of its peak: many accesses to few addresses "
+                    "take turns there"
+                )
             case "issue":
                 return (
                     "compute: the number of instructions, which fill "
@@ -142,6 +148,7 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
         ("L1", _l1_name(kernel), l1, (ncu_metrics.L1_SHARE, ncu_metrics.SHARED_WAVEFRONTS)),
         ("L2", "the L2 cache", l2, (ncu_metrics.L2_SHARE,)),
     ]
+    slice_metrics = (ncu_metrics.L2_SLICE_SHARE, ncu_metrics.L2_SHARE)
     known: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
         ("memory", "DRAM", dram_share(kernel, copy_gb_s), dram_metrics),
         *(
@@ -151,21 +158,25 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
         ),
         # What the L1 cache does not have keeps it as busy as L2, and less so than its own work.
         *sorted(caches, key=lambda cache: -(cache[2] or 0.0)),
+        ("L2 slice", "one slice of the L2 cache", _busy_slice(kernel), slice_metrics),
         *(
             ("load/store", name, share * has_block, (ncu_metrics.LSU_PIPE,))
             for name, share in pipes.items()
             if name == ncu_metrics.PIPES[ncu_metrics.LSU_PIPE]
         ),
+        ("issue", "issue slots", issue and issue * has_block, (ncu_metrics.ISSUE_SHARE,)),
     ]
-    if max(pipes.values(), default=0.0) * has_block < BUSY:  # else the pipe says more
-        known.append(
-            ("issue", "issue slots", issue and issue * has_block, (ncu_metrics.ISSUE_SHARE,))
-        )
     return [
         _Unit(kind=kind, name=name, share=share, metrics=metrics)
         for kind, name, share, metrics in known
         if share is not None
     ]
+
+
+def _busy_slice(kernel: KernelMetrics) -> float | None:
+    """Return how busy the busiest slice of L2 is, if it is much busier than all together."""
+    one, whole = kernel.share(ncu_metrics.L2_SLICE_SHARE), kernel.share(ncu_metrics.L2_SHARE)
+    return one if one is not None and whole is not None and one > whole + NEAR else None
 
 
 def _l1_name(kernel: KernelMetrics) -> str:
@@ -183,8 +194,8 @@ def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     if first is None:
         return None
     # What comes from DRAM passes L2, so L2 is as busy and says nothing more.
-    implied = (first.kind, "L2") if first.kind == "memory" else (first.kind,)
-    others = [unit for unit in units if unit.kind not in implied]
+    implied = {"memory": ("L2", "L2 slice"), "L2 slice": ("L2",)}.get(first.kind, ())
+    others = [unit for unit in units if unit.kind not in (first.kind, *implied)]
     next_one = max(others, key=lambda unit: unit.share, default=None)
     text = first.readable()
     if first.kind == "memory" and first.share < FULL_RATE and kernel.us:

@@ -19,7 +19,7 @@ from actors.evaluator.profiling.sentence import ProfileContext, Sentence
 WASTED_SECTORS = 0.9  # of the sectors of an access: where fewer would do, it is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
 CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
-MANY_CONFLICTS = 0.1  # of the accesses to shared memory
+MANY_CONFLICTS = 0.1  # of the turns of accesses to shared memory
 MUCH = 0.5  # of a cache's peak
 MIN_TOLD_BYTES = 1e6  # of DRAM traffic: less bounds nothing, and a ratio to the least says nothing
 
@@ -161,15 +161,13 @@ def local_memory(
 def bank_conflicts(
     kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext
 ) -> Sentence | None:
-    """Tell accesses to shared memory that are repeated."""
+    """Tell turns that accesses to shared memory take because of bank conflicts."""
     share = kernel.metrics.conflict_share
-    conflicts = kernel.metrics.figure(ncu_metrics.SHARED_CONFLICTS)
-    if share is None or conflicts is None or share < MANY_CONFLICTS:
+    turns = kernel.metrics.figure(ncu_metrics.SHARED_TURNS)
+    if share is None or turns is None or share < MANY_CONFLICTS:
         return None
     text = (
-        f"{share:.0%} of the accesses to shared memory repeat others because of bank conflicts "
-        f"({number_text(conflicts)})."
+        f"Accesses to shared memory take {number_text(turns)} turns, of which bank conflicts are "
+        f"{share:.0%}."
     )
-    return Sentence(
-        text=text, metrics=(ncu_metrics.SHARED_CONFLICTS, ncu_metrics.SHARED_WAVEFRONTS)
-    )
+    return Sentence(text=text, metrics=(ncu_metrics.SHARED_TURNS, ncu_metrics.SHARED_LEAST_TURNS))

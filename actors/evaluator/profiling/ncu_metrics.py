@@ -16,6 +16,8 @@ DURATION = "gpu__time_duration.sum"
 DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 DRAM_SHARE = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
 L2_SHARE = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
+# Of the busiest slice of L2: all accesses to one address go to one slice.
+L2_SLICE_SHARE = "lts__throughput.max.pct_of_peak_sustained_elapsed"
 L1_SHARE = "l1tex__throughput.avg.pct_of_peak_sustained_active"
 L2_READS, L2_WRITES = "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"
 L2_ATOMICS, L2_REDUCTIONS = "lts__t_sectors_op_atom.sum", "lts__t_sectors_op_red.sum"
@@ -30,7 +32,12 @@ LOADS = (LOAD_REQUESTS, LOAD_SECTORS, LOAD_BYTES_A_SECTOR)
 STORES = (STORE_REQUESTS, STORE_SECTORS, STORE_BYTES_A_SECTOR)
 LOCAL_LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
 LOCAL_STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
-SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+# By the addresses of each access.  The hardware's own count of conflicts has the four turns of a
+# 16-byte access in it, and those that other units take.
+SHARED_TURNS, SHARED_LEAST_TURNS = (
+    "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal",
+)
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 ISSUE_SHARE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 SM_ACTIVE, SM_ELAPSED = "sm__cycles_active.avg", "sm__cycles_elapsed.max"
@@ -43,15 +50,19 @@ GRID, BLOCK = "launch__grid_size", "launch__block_size"
 WAVES, SM_COUNT = "launch__waves_per_multiprocessor", "launch__sm_count"
 
 XU_PIPE = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
+FMA_PIPE = "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active"
+# The half of the FMA pipe that integer products run on, of compute capability 8.6 and later.
+FMA_HEAVY_PIPE = "sm__pipe_fmaheavy_cycles_active.avg.pct_of_peak_sustained_active"
 LSU_PIPE = "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active"
 TENSOR_CORES = "tensor cores"
 # A pipe's metric -> what it computes, for people.
 PIPES = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": TENSOR_CORES,
-    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": "FMA pipe (float32)",
+    FMA_PIPE: "FMA pipe (float32)",
+    FMA_HEAVY_PIPE: "FMA-heavy pipe (integer products)",
     "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active": "ALU pipe (integers, logic)",
     "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active": "float64 pipe",
-    XU_PIPE: "XU pipe (exp, sqrt, casts)",
+    XU_PIPE: "XU pipe (exp, sqrt, division, casts)",
     LSU_PIPE: "load/store pipe",
 }
 # ncu's limit of blocks a multiprocessor -> what sets it.
@@ -62,6 +73,7 @@ OCCUPANCY_LIMITS = {
     "launch__occupancy_limit_blocks": "blocks",
 }
 BUSY_XU = 0.5  # of the time: from here on it is what the warps wait for
+MUCH_MORE = 0.1  # that a half of the FMA pipe is busy than all of it: then it is named
 FEW_XU = 0.1  # of the time: below it they wait for shared memory, if they use that
 # ncu's stall reason -> what the warps wait for.
 STALLS = {
@@ -75,7 +87,7 @@ STALLS = {
     "math_pipe_throttle": "a busy arithmetic pipe",
     "gmma": "warpgroup matrix products",
     "wait": "the fixed latency of the instruction before",
-    "no_instruction": "instructions to be fetched",
+    "no_instruction": "instructions to be fetched (long code, or many jumps)",
     "branch_resolving": "branch targets",
     "dispatch_stall": "the dispatcher",
     "drain": "stores to leave at their end",
@@ -89,11 +101,12 @@ STALL_METRICS = {
     for reason in STALLS
 }
 METRICS = (
-    *(DURATION, DRAM_READ, DRAM_WRITTEN, DRAM_SHARE, L2_SHARE, L1_SHARE, L2_HITS, L1_HITS),
+    *(DURATION, DRAM_READ, DRAM_WRITTEN, DRAM_SHARE, L2_SHARE, L2_SLICE_SHARE, L1_SHARE),
+    *(L2_HITS, L1_HITS),
     *(L2_READS, L2_WRITES, L2_ATOMICS, L2_REDUCTIONS),
     *(LOAD_REQUESTS, LOAD_SECTORS, STORE_REQUESTS, STORE_SECTORS),
     *(LOAD_BYTES_A_SECTOR, STORE_BYTES_A_SECTOR, LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS),
-    *(SHARED_CONFLICTS, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
+    *(SHARED_TURNS, SHARED_LEAST_TURNS, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
     *(OCCUPANCY, MAX_OCCUPANCY, ACTIVE_THREADS, REGISTERS, SHARED_BYTES, GRID, BLOCK),
     *(WAVES, SM_COUNT, *PIPES, *OCCUPANCY_LIMITS, *STALL_METRICS),
 )
@@ -145,12 +158,11 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
 
     @property
     def conflict_share(self) -> float | None:
-        """The part of the accesses to shared memory that are repeated for bank conflicts."""
-        wavefronts = self.figures.get(SHARED_WAVEFRONTS)
-        conflicts = self.figures.get(SHARED_CONFLICTS)
-        if not wavefronts or conflicts is None:
+        """The part of the turns of accesses to shared memory that bank conflicts add."""
+        turns, least = self.figures.get(SHARED_TURNS), self.figures.get(SHARED_LEAST_TURNS)
+        if not turns or least is None:
             return None
-        return min(1.0, conflicts / wavefronts)
+        return max(0.0, 1 - least / turns)
 
     @property
     def shared_memory_share(self) -> float | None:
@@ -172,6 +184,9 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
         """The pipes by name, the busiest first: the share of cycles in which each is busy."""
         found = {name: self.share(metric) for metric, name in PIPES.items()}
         known = [(name, share) for name, share in found.items() if share is not None]
+        heavy, both = self.share(FMA_HEAVY_PIPE), self.share(FMA_PIPE)
+        if heavy is not None and both is not None and heavy < both + MUCH_MORE:
+            known = [pipe for pipe in known if pipe[0] != PIPES[FMA_HEAVY_PIPE]]
         return dict(sorted(known, key=lambda pair: -pair[1]))
 
     @property
