@@ -199,7 +199,7 @@ class Actor:
             return
         with held_lease.call_stored:
             if isinstance(message, CallStored):
-                held_lease.unstored_calls.clear()
+                held_lease.call_is_stored(message.request_key)
             elif (
                 held_lease.pending_reservation is not None
                 and held_lease.pending_reservation.call_number == message.call_number

@@ -7,6 +7,7 @@ because evaluators' children and scripts begin with it.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shlex
 import signal
@@ -25,10 +26,19 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report a mistake in the command line."""
-        line = f"{message.removeprefix('argument ')}; see {self.prog} --help"
+        line = f"{message.removeprefix('argument ')}{self._nearest(message)}"
+        line = f"{line}; see {self.prog} --help"
         if self.refusal is not None:
             raise self.refusal(line)
-        self.exit(ExitStatus.USAGE, f"{_short(self.prog)}: {line}\n")
+        self.exit(ExitStatus.USAGE, f"{short_name(self.prog)}: {line}\n")
+
+    def _nearest(self, message: str) -> str:
+        """Return which flag an unknown one is most like; "" where none is."""
+        known = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        words = message.split() if message.startswith("unrecognized") else []
+        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+        near = [found for flag in flags[:1] for found in difflib.get_close_matches(flag, known, 1)]
+        return f" (did you mean {near[0]}?)" if near else ""
 
 
 class UsageError(Exception):
@@ -65,7 +75,7 @@ def discard_unflushed_output() -> None:
             os.close(devnull)
 
 
-def _short(prog: str) -> str:
+def short_name(prog: str) -> str:
     """Return a command's short name.
 
     It is `tickets` for `python scripts/tickets.py new` and for `stark tickets new`, and `build` for

@@ -20,7 +20,7 @@ from protocol.messages import (
     ReserveBudget,
     Result,
 )
-from protocol.values import Call
+from protocol.values import Call, request_key
 
 
 @dataclass(kw_only=True)
@@ -38,6 +38,15 @@ class HeldLease:
     is_revoked: bool = False  # another worker holds the lease: no result is wanted
     stop_requested: threading.Event = field(default_factory=threading.Event)
     call_stored: threading.Condition = field(default_factory=threading.Condition)
+
+    def call_is_stored(self, key: str) -> None:
+        """Drop the call whose request has that key; all of them where the key is "".
+
+        Another call stays: the coordinator also acknowledges messages that were sent twice.
+        """
+        self.unstored_calls = [
+            one for one in self.unstored_calls if key not in ("", request_key(one.call.request))
+        ]
 
 
 class HeldLeases:

@@ -334,6 +334,8 @@ class CallStored(Message, frozen=True, kw_only=True):
     """A `CallCompleted` is on disk."""
 
     lease: Lease
+    # Of that call: work may make several, and a repeated message is acknowledged again, late.
+    request_key: str = ""  # "": all calls so far, from a coordinator of an older version
 
 
 class ResultStored(Message, frozen=True, kw_only=True):

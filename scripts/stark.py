@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from actors.cli import exit_when_reader_closes
 from actors.commands import BY_NAME, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
 from actors.exit_status import ExitStatus
 from actors.installation import SUPERVISOR
@@ -43,7 +44,8 @@ def supervise(arguments: Sequence[str]) -> None:
         runpy.run_path(str(SUPERVISOR), run_name="__main__")
     except SystemExit as exit_request:
         if not exit_request.code and set(arguments) & {"-h", "--help"}:
-            print(overview())
+            exit_when_reader_closes()
+            print(overview(), flush=True)
         raise
 
 

@@ -37,6 +37,26 @@ def test_a_mistake_is_one_line_that_names_the_program_and_where_to_look(
         assert f"see {prog}" in output.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--taks", "unrecognized arguments: --taks (did you mean --task?); see"),
+        ("--taks=t.py", "unrecognized arguments: --taks=t.py (did you mean --task?); see"),
+        ("--such-a-flag", "unrecognized arguments: --such-a-flag; see"),
+    ],
+)
+def test_a_mistyped_flag_is_refused_with_the_nearest_one(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flag that none is like is refused without a guess."""
+    parser = OneLineParser(prog="python supervisor.py")
+    parser.add_argument("--task")
+    parser.add_argument("--resume")
+    with pytest.raises(SystemExit):
+        parser.parse_args([typed])
+    assert said in capsys.readouterr().err
+
+
 def test_a_mistake_is_an_exception_for_a_command_that_prints_it_itself() -> None:
     """A command with an error handler of its own gets the same line as an exception."""
     parser = OneLineParser(prog="python supervisor.py")
@@ -51,11 +71,13 @@ SCRIPTS = (
     *("kernelbench", "compare", "adopt", "ship"),
 )
 BENCHMARKS = ("", ".selection", ".scale", ".recovery", ".whole_run", ".judge")
+TABLES = ("results", "confirm_results", "rule_book_results", "rule_book_coverage")
 COMMANDS = (
     ("supervisor.py",),
     ("-m", "actors.evaluator"),
     *((f"scripts/{name}.py",) for name in SCRIPTS),
     *(("-m", f"scripts.benchmarks{name}") for name in BENCHMARKS),
+    *(("-m", f"scripts.tables.{name}") for name in TABLES),
 )
 
 

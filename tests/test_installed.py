@@ -124,6 +124,18 @@ def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
     assert "give --task FILE" in installed.refusal()
 
 
+def test_help_without_a_reader_causes_no_traceback(installed: Installed) -> None:
+    """As in `stark --help | head -1`: the list of commands comes when the reader has gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [str(installed.packages.parents[2] / "bin/python"), str(installed.program), "--help"]
+    done = subprocess.run(
+        command, cwd=installed.here, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert b"" == done.stderr
+
+
 def test_an_unknown_command_is_refused_with_the_nearest_one(installed: Installed) -> None:
     """One line, status 2; for a file the line names `--task`."""
     assert "no command 'kernelbensh', expected kernelbench;" in installed.refusal("kernelbensh")
@@ -132,7 +144,7 @@ def test_an_unknown_command_is_refused_with_the_nearest_one(installed: Installed
     assert installed.refusal("doc.py").endswith("stark --task doc.py")
 
 
-@pytest.mark.parametrize("word", sorted(BY_NAME.keys() - {"build"}))  # it imports torch first
+@pytest.mark.parametrize("word", sorted(BY_NAME))
 def test_every_command_exists_and_names_itself(installed: Installed, word: str) -> None:
     """Help exits with 0 and names no file of a checkout."""
     done = installed.run(word, "--help")

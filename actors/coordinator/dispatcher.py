@@ -30,7 +30,7 @@ from actors.coordinator.tasks import RunTasks
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings, to_toml
-from protocol.values import Role
+from protocol.values import Role, request_key
 
 QUARANTINE_S = 10.0
 MAX_LOGGED_VIOLATIONS = 100  # of one ticket: a hostile peer must not fill the disk
@@ -244,7 +244,8 @@ class Dispatcher:
         elif self._was_granted(message.lease, sender):
             # Stored even when another peer holds the lease by now: the call was paid for.
             self._budget.call_completed(sender, role, message, time.time())
-            self._outbox.queue(sender, messages.CallStored(lease=message.lease))
+            key = request_key(message.call.request)
+            self._outbox.queue(sender, messages.CallStored(lease=message.lease, request_key=key))
 
     def _was_granted(
         self, lease: Lease, sender: str, result: messages.Result | None = None

@@ -11,7 +11,8 @@ from types import FrameType
 
 import msgspec
 
-from actors.cli import discard_unflushed_output
+from actors.cli import discard_unflushed_output, short_name
+from actors.commands import typed_command
 from actors.evaluator import verdict_annotations
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.ordered_judging import judge_best_variant, judge_in_order, require_verdict
@@ -236,8 +237,13 @@ def _print_verdict(text: str) -> None:
         raise OutputClosedError(f"stdout takes no verdict: {error.strerror}") from error
 
 
+def _name() -> str:
+    """Return the short name of the command that was typed: `evaluate` of `stark evaluate`."""
+    return short_name(typed_command("evaluate"))
+
+
 def _progress(line: str) -> None:
-    sys.stderr.write(f"evaluator: {line}\n")
+    sys.stderr.write(f"{_name()}: {line}\n")
 
 
 def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
@@ -288,12 +294,12 @@ def run(options: JudgeOptions) -> int:
     try:
         return judge_files(options)
     except InputFileError as error:
-        sys.stderr.write(f"evaluator: {error}\n")
+        sys.stderr.write(f"{_name()}: {error}\n")
         return ExitStatus.USAGE
     except JudgeUnavailableError as error:
-        sys.stderr.write(f"evaluator: could not judge: {error}\n")
+        sys.stderr.write(f"{_name()}: could not judge: {error}\n")
         return ExitStatus.FAULT
     except OutputClosedError as error:
-        sys.stderr.write(f"evaluator: {error}\n")
+        sys.stderr.write(f"{_name()}: {error}\n")
         discard_unflushed_output()
         return ExitStatus.FAULT

@@ -39,6 +39,7 @@ LINES = [
     {"role": "planner", "advice": "Fuse the two lines."},
     {"role": "coder", "code": CANDIDATE},
 ]
+CANDIDATE_REPLY = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
 PATIENCE_MS = 20_000
 
 
@@ -51,14 +52,14 @@ class Coordinator:
         self._codec = codec.coordinator_codec()
         self._peer = b""
 
-    def next(self, kind: type[Message]) -> Message:
-        """Return the next message of `kind`, and drop the others."""
+    def next(self, *kinds: type[Message]) -> Message:
+        """Return the next message of one of `kinds`, and drop the others."""
         while self._socket.poll(PATIENCE_MS):
             self._peer, *frames = self._socket.recv_multipart()
             message = self._codec.decode(frames)
-            if isinstance(message, kind):
+            if isinstance(message, kinds):
                 return message
-        raise AssertionError(f"no {kind.__name__} came")
+        raise AssertionError(f"no {kinds} came")
 
     def say(self, message: Message) -> None:
         self._socket.send_multipart([self._peer, *self._codec.encode(message)])
@@ -164,12 +165,42 @@ def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) 
     assert written.candidate.source == CANDIDATE
 
 
+def test_a_late_second_acknowledgement_is_not_one_of_the_next_call(run_dir: Path) -> None:
+    """An answer that can't be used is followed by a second call.  The first call was sent twice, so
+    it is acknowledged twice: the second call is still handed over until it is stored itself."""
+    line = {"role": "coder", "reply": "I would rather not.", "again": CANDIDATE_REPLY}
+    (run_dir / "script.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    work = write(Plan(advice="Write it.", scaffold=""))
+    with Coordinator("ipc://c.sock") as coordinator, agent(run_dir, "coder"):
+        coordinator.next(Hello)
+        coordinator.say(Welcome(epoch=1, beat_s=0.1, lease_s=15.0))
+        coordinator.say(work)
+        first = coordinator.next(CallCompleted)
+        assert isinstance(first, CallCompleted)
+        stored = CallStored(lease=work.lease, request_key=request_key(first.call.request))
+        coordinator.say(stored)
+        second = first
+        while second == first:  # sent again until the acknowledgement came
+            second = coordinator.next(CallCompleted)
+        coordinator.say(stored)
+        for _ in range(3):
+            assert second == coordinator.next(CallCompleted, Written)
+        assert isinstance(second, CallCompleted)
+        key = request_key(second.call.request)
+        coordinator.say(CallStored(lease=work.lease, request_key=key))
+        written = coordinator.next(Written)
+    assert isinstance(written, Written)
+    assert written.candidate.source == CANDIDATE
+
+
 def test_a_reply_from_a_real_server_is_bought_once(run_dir: Path) -> None:
     """Reservation, call, kill -9 before the reply is stored: the next process hands it over, and
     the server got one request."""
     work = write(Plan(advice="Write it.", scaffold=""))
-    reply = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
-    with MessagesServer(answer(text=reply)) as server, Coordinator("ipc://c.sock") as coordinator:
+    with (
+        MessagesServer(answer(text=CANDIDATE_REPLY)) as server,
+        Coordinator("ipc://c.sock") as coordinator,
+    ):
         price = Price(input=1.0, output=10.0)
         settings.write(
             run_dir,

@@ -63,6 +63,9 @@ def test_the_report_is_complete_offline_and_escaped(tmp_path: Path) -> None:
     assert "error: expected ';' before <b>" in page.text
     assert "<script>alert(1)</script>" in page.text
     assert "+class ModelNew:" in page.text
+    begins = html.partition("<h2>Tasks</h2>")[2].partition("<h2>gelu</h2>")[0]
+    assert ["gelu", "softmax"] == re.findall(r"<td>([^<]*)</td>", begins)
+    assert 2 == begins.count(">2.50× (2.48–2.52), confirmed<")
     assert not re.search(r"(src|href)=", html.partition("</main>")[0])
     for node in NODES:
         assert f"{node[0]} · " in page.text

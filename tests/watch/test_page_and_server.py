@@ -76,10 +76,13 @@ def test_several_tasks_in_one_table(open_page: OpenPage, tmp_path: Path) -> None
     with watching(run) as client:
         seen = open_page(f"http://{client.host}/#token={client.token}&/tasks")
         seen.wait_for_text(".list tbody", "task_2")
+        assert "3 of 3 tasks have a faster kernel" in seen.text(".headline")
+        assert "15 of 15 attempts are done" in seen.text(".headline")
         assert 3 == seen.page.locator(".list tbody tr").count()
         seen.page.get_by_role("link", name="task_1").click()
         seen.wait(".virtual-row")
         assert "task_1" == seen.page.get_by_label("Task", exact=True).input_value()
+        seen.wait_for_text(".headline", "5 of 5 attempts are done")
 
 
 def test_hostile_texts_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> None:

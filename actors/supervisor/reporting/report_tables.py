@@ -68,6 +68,20 @@ def key_figures(task: TaskState) -> tuple[tuple[str, str], ...]:
     )
 
 
+TASK_HEADINGS = (
+    *("task", "speed-up against eager", "best, a call", "reference, a call"),
+    *("attempts", "compiled", "correct"),
+)
+
+
+def task_row(task: TaskState) -> tuple[str, ...]:
+    """Return a task's row below `TASK_HEADINGS`."""
+    (name, speedup), *others = key_figures(task)
+    label = name.partition(", ")[2]
+    texts = [text for _name, text in others[: len(TASK_HEADINGS) - 2]]
+    return (task.name, f"{speedup}, {label}" if label else speedup, *texts)
+
+
 def failure_kinds(task: TaskState) -> list[FailureKind]:
     """Return the failures of a task by verdict, the most frequent first."""
     failed = [node for node in task.attempts if not node.verdict.is_correct]

@@ -4,6 +4,7 @@
   const { html, useEffect, useMemo, useState } = STARK;
   const { words } = STARK.format;
   const NAMES = { report: "Report", tasks: "Tasks", tree: "Tree", best: "Best so far", fleet: "Fleet", compare: "Compare", directives: "Directives" };
+  const WHOLE_RUN = ["report", "tasks", "fleet", "directives"]; // views of all tasks
 
   function App({ source, runs, steer, report }) {
     const [route, setRoute] = useState(() => STARK.route.read(window.location.hash));
@@ -32,7 +33,7 @@
       <div class=${`shell ${view === "report" ? "is-report" : ""}`} role=${view === "report" ? undefined : "main"} id="main">
         <${Trouble} app=${app} state=${state} model=${model} source=${source} />
         ${model.run
-          ? html`<${STARK.Headline} app=${app} model=${model} task=${task} /><${View} app=${app} model=${model} task=${task} view=${view} route=${route} />`
+          ? html`<${STARK.Headline} app=${app} model=${model} task=${task} isWhole=${WHOLE_RUN.includes(view)} /><${View} app=${app} model=${model} task=${task} view=${view} route=${route} />`
           : state !== "unauthorized" && html`<p class="panel empty" role="status">Reading the run …</p>`}
       </div>`;
   }

@@ -14,13 +14,26 @@
     }, [isRunning]);
   }
 
-  function Headline({ app, model, task }) {
+  // `isWhole`: the view below is of all tasks, and not of one.
+  function Headline({ app, model, task, isWhole }) {
     const known = model.tasks.get(task);
     useSeconds(model.run?.status === "running");
+    if (isWhole && model.tasks.size > 1) return html`<${RunHeadline} app=${app} model=${model} />`;
     if (!known) return html`<p class="headline soft">This run has no task yet.</p>`;
     if (known.problem) return html`<p class="headline"><b>${task}</b> can't be measured: <span class="bad-text">${known.problem}</span></p>`;
     return html`<p class="headline">
-      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} known=${known} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} /> <${Person} model=${model} />
+      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} tasks=${[known]} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} /> <${Person} model=${model} />
+    </p>`;
+  }
+
+  function RunHeadline({ app, model }) {
+    const names = [...model.tasks.keys()];
+    const faster = names.filter((name) => model.best(name)).sort((a, b) => model.best(b).speedup - model.best(a).speedup);
+    const [top] = faster;
+    const best = top && model.best(top);
+    return html`<p class="headline">
+      <strong>${count(faster.length)} of ${count(names.length)} tasks</strong> ${faster.length === 1 ? "has" : "have"} a faster kernel${isFinished(model) ? "" : " so far"}${best && html`; the largest speed-up is <${NodeLink} app=${app} task=${top} number=${best.number}>${speedup(best.speedup, best.low)}<//> of ${top}${best.confirmed ? "" : ", a first look"}`}.
+      ${" "}<${Progress} model=${model} tasks=${[...model.tasks.values()]} /> <${Cost} model=${model} /> <${Now} model=${model} /> <${Person} model=${model} />
     </p>`;
   }
 
@@ -53,11 +66,12 @@
     return html`<span><strong>${nothing}.</strong> Closest: <${NodeLink} app=${app} task=${task} number=${closest.number}>attempt ${closest.number}<//> with ${speedup(closest.speedup, closest.low)}${range && html`${" "}<span class="soft">(95 % interval ${range})</span>`}.</span>`;
   }
 
-  function Progress({ model, known }) {
-    const finished = model.finished(known.name);
+  function Progress({ model, tasks }) {
+    const finished = tasks.flatMap((known) => model.finished(known.name));
     const correct = finished.filter((node) => node.verdict === "correct").length;
     const failed = finished.length - correct;
-    return html`<span>${count(finished.length)} of ${count(known.budget)} attempts are done: ${count(correct)} correct, ${count(failed)} failed.</span>`;
+    const budget = tasks.reduce((sum, known) => sum + known.budget, 0);
+    return html`<span>${count(finished.length)} of ${count(budget)} attempts are done: ${count(correct)} correct, ${count(failed)} failed.</span>`;
   }
 
   function Cost({ model }) {
@@ -87,24 +101,26 @@
     return seconds + Math.max(0, Date.now() / 1000 - model.secondsAt);
   }
 
+  // What runs now: of one task, or of all where none is named.
   function Now({ model, task }) {
     const { status, reason, paused } = model.run;
     if (isFinished(model)) return html`<span>The run is over${reason ? `: ${reason}` : ""}.</span>`;
     if (status === "stopped") return html`<span>The run was stopped${reason ? ` (${reason})` : ""}; it can be resumed.</span>`;
     if (status !== "running") return html`<span>The run is ${words(status)}${reason ? `: ${reason}` : ""}.</span>`;
-    const attempts = model.underWay(task);
-    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on${attempts.length ? `; still running: ${listed(attempts, model)}` : ""}.</span>`;
-    if (!attempts.length) {
+    const attempts = task === undefined ? model.attempts : model.underWay(task);
+    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on${attempts.length ? `; still running: ${listed(attempts, model, task)}` : ""}.</span>`;
+    if (!attempts.length && task !== undefined) {
       const other = model.attempts.length;
       return html`<span>${other ? `Nothing of this task runs now; ${other} of other tasks.` : "Nothing runs at the moment."}</span>`;
     }
-    return html`<span>Running now: ${listed(attempts, model)}.</span>`;
+    if (!attempts.length) return html`<span>Nothing runs at the moment.</span>`;
+    return html`<span>Running now: ${listed(attempts, model, task)}.</span>`;
   }
 
-  function listed(attempts, model) {
+  function listed(attempts, model, task) {
     const shown = attempts.slice(0, 3).map((attempt) => {
       const time = isNumber(attempt.since) ? ` for ${clock(model.now() - attempt.since)}` : "";
-      return `${attempt.number === 0 ? "the reference" : `attempt ${attempt.number}`} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
+      return `${task === undefined ? `${attempt.task}: ` : ""}${attempt.number === 0 ? "the reference" : `attempt ${attempt.number}`} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
     });
     if (attempts.length > 3) shown.push(`${attempts.length - 3} more`);
     return shown.join(", ");
