@@ -22,8 +22,8 @@ from actors.installation import supervisor
 from protocol.directives import new_directive, submit_directive
 
 LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
-LEAST_RUN_S = 60.0  # in less time a run has no confirmed winner
-SEARCH_PART = 0.7  # of a run's time is for attempts, the rest to judge the best again
+LEAST_RUN_S = 30.0  # in less time a run has no confirmed winner
+CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at most half of the time
 STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run
 RESULT = "result.json"
@@ -99,7 +99,7 @@ def _status_within(
 ) -> int:
     """Run a command; when most of the time is over, the run confirms its best, and then ends."""
     with started_child(command, signal.SIGTERM) as child:
-        if has_ended(child, limit.left_s * SEARCH_PART):
+        if has_ended(child, max(limit.left_s - CONFIRM_S, limit.left_s / 2)):
             return child.returncode
         if (run / SETTINGS).exists():
             say(f"{run.name}: the time for attempts is over, the best is judged again")

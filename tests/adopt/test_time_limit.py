@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
@@ -16,7 +18,8 @@ from actors.adopt import task_runs
 from actors.adopt.check import NO_TIME, check
 from actors.adopt.check_process import check_apart
 from actors.adopt.errors import AdoptError
-from actors.adopt.fit import fit
+from actors.adopt.fit import fit, load_package
+from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import verdict_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_timing import timed_steps
@@ -25,6 +28,7 @@ from actors.adopt.take import take
 from actors.adopt.taken_tasks import TakenTask
 from actors.adopt.time_limit import TimeLimit, clock_text
 from protocol.directives import waiting_directives
+from protocol.release import LIMITS, Limit
 
 TOP = Path(__file__).parents[2]
 FILE = Path(__file__).parent / "models" / "planted.py"
@@ -74,8 +78,8 @@ def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends by itself then; a run that ended early leaves its time to the others."""
-    monkeypatch.setattr(task_runs, "SEARCH_PART", 0.2)
-    said = run_kinds(folder, monkeypatch, ["quick", "finishing"], 30.0)
+    monkeypatch.setattr(task_runs, "CONFIRM_S", 100.0)
+    said = run_kinds(folder, monkeypatch, ["quick", "finishing"], 12.0)
     assert [f"{name}: 4 attempts, 0:" for name in ("quick_0", "finishing_1")] == [
         line[: line.index(":", line.index(", "))] + ":" for line in said[:2]
     ]
@@ -89,7 +93,6 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command itself ends in its time, with a line for each task."""
-    monkeypatch.setattr(task_runs, "SEARCH_PART", 0.9)
     said = run_kinds(folder, monkeypatch, ["endless", "quick"], 0.6)
     assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
 
@@ -100,11 +103,26 @@ def test_take_without_time_says_so_of_each_module(folder: StageFolder) -> None:
     assert not taken.tasks
 
 
-def with_a_winner(folder: StageFolder) -> None:
+def with_a_winner(folder: StageFolder, limits: Sequence[Limit] = ()) -> None:
     (task,) = take_quickly(folder, "fast.*").tasks
     source = (folder.path / task.file).read_text()
-    folder.write_text("given.py", winner_file(source, candidate(ONCE.format(shift=0.1))))
+    text = winner_file(source, candidate(ONCE.format(shift=0.1)), limits=limits)
+    folder.write_text("given.py", text)
     fit(folder, [], {"fast": folder.path / "given.py"}, silent)
+
+
+@pytest.mark.parametrize(("limits", "kernels"), [(LIMITS, 4), (("second instance",), 1)])
+def test_a_winner_of_a_run_without_time_to_confirm_runs_in_all_modules(
+    folder: StageFolder, limits: Sequence[Limit], kernels: int
+) -> None:
+    """Nobody tried a second instance: the check does. One that was found wrong stays alone."""
+    with_a_winner(folder, limits)
+    package, model = load_package(folder), ModelFile(FILE).build()
+    package.fit(model)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model(torch.randn(512, 64))
+    assert kernels == sum(each["kernel"] for each in package.report(model).values())
 
 
 @pytest.mark.filterwarnings("ignore")
