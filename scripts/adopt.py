@@ -46,6 +46,7 @@ def _parser() -> OneLineParser:
     take = stages.add_parser("take", help="make tasks of the modules that are worth it, with proof")
     take.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that look wrote")
     _add_choice(take)
+    _add_time(take)
     fit = stages.add_parser("fit", help="make a package that puts winners into the model")
     fit.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that take wrote")
     fit.add_argument(
@@ -59,10 +60,12 @@ def _parser() -> OneLineParser:
     check = stages.add_parser("check", help="measure what the winners bring to the whole model")
     check.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that fit wrote")
     _add_check(check)
+    _add_time(check)
     whole = stages.add_parser("all", help="look, take, run the tasks, fit and check")
     _add_model(whole)
     _add_choice(whole)
     _add_check(whole)
+    _add_time(whole, 60.0)
     whole.add_argument(
         "--budget", type=_count, default=60, metavar="N",
         help="attempts for all tasks together, by what each has left to win (default: 60)",
@@ -76,6 +79,14 @@ def _parser() -> OneLineParser:
         help="other flags for the runs of the tasks, such as '--max-cost 5'",
     )  # fmt: skip
     return parser
+
+
+def _add_time(parser: argparse.ArgumentParser, minutes: float | None = None) -> None:
+    default = "none" if minutes is None else f"{minutes:g}"
+    parser.add_argument(
+        "--max-minutes", type=_minutes, default=minutes, metavar="M",
+        help=f"end within M minutes, with the best of what is known then (default: {default})",
+    )  # fmt: skip
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +151,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=0.2,
         metavar="SHARE",
-        help="how far a task's time alone may be from its time in the model (default: 20%%)",
+        help="how much slower than its module a task may be, both alone (default: 20%%)",
     )
 
 
@@ -152,6 +163,16 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
     return seconds
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = -1.0
+    if not 0 < minutes <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in minutes")
+    return minutes
 
 
 def _winner(text: str) -> tuple[str, Path]:

@@ -8,13 +8,15 @@ its gain is possible for its part of the step.  Another one is dropped by name, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import torch
 
 from actors.adopt.accuracy import Accuracy, Truth
 from actors.adopt.call_recorder import recorded_calls
+from actors.adopt.check_result import Check, Trial, changed_figure
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
 from actors.adopt.fit import Fit, load_package
@@ -27,59 +29,29 @@ from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.regime_gains import RegimeGain, regime_gain
 from actors.adopt.site_groups import amdahl
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.step_timing import Gain, compare_states
+from actors.adopt.step_timing import Gain, compare_states, timed_steps
 from actors.adopt.subset_search import sound_subset
 from actors.adopt.taken_tasks import Take, TakenTask
+from actors.adopt.time_limit import UNLIMITED, TimeLimit
 
+NO_TIME = "the time for the check was over before it was tried (--max-minutes)"
 PROGRESS = "check.progress"  # the winners that are being tried: read after a crash
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20
 CEILING_SLACK = 1.1  # shares are measured, too
 WIDE = 0.2  # an interval that may hide a gain worth having
-QUALITY_CHANGE = 0.01  # of the user's own figures
 SHOWN_GROUPS = 12  # whose time before and after is measured
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One winner in the whole model."""
-
-    name: str
-    kept: bool
-    reason: str = ""  # why it was dropped
-    alone: Gain | None = None
-    together: Gain | None = None  # with those kept before it, compared with those only
-    accuracy: Accuracy | None = None
-    ceiling: float = 0.0
-    kernel_calls: int = 0  # in one pass over all batches
-    expected_calls: int = 0
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """check.json."""
-
-    device: str
-    kept: list[str]
-    trials: list[Trial]
-    gain: Gain | None  # of all kept winners; null where none is
-    ceiling: float = 0.0  # what all kept winners together could bring at most
-    regimes: list[RegimeGain] = msgspec.field(default_factory=list)
-    accuracy: Accuracy | None = None
-    accuracy_problem: str = ""  # why there is no float64 reference
-    memory_before: int = 0  # bytes, the highest of a pass
-    memory_after: int = 0
-    graphs_before: GraphCount | None = None
-    graphs_after: GraphCount | None = None
-    quality_before: dict[str, float] = msgspec.field(default_factory=dict)
-    quality_after: dict[str, float] = msgspec.field(default_factory=dict)
-    # group of modules -> its time in a step before and after, ms; those inside of kernels are out
-    module_ms: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
-
-
 def check(
-    folder: StageFolder, seconds: float, without: dict[str, str], say: Callable[[str], None]
+    folder: StageFolder,
+    seconds: float,
+    without: dict[str, str],
+    say: Callable[[str], None],
+    limit: TimeLimit = UNLIMITED,
 ) -> Check:
     """Try the winners and write check.json.  `without`: name -> why it is not tried."""
-    stage = _CheckStage(folder, seconds, say)
+    stage = _CheckStage(folder, seconds, limit, say)
     result = stage.run(without)
     folder.write("check.json", result)
     folder.remove(PROGRESS)
@@ -89,8 +61,12 @@ def check(
 class _CheckStage:
     """One run of the stage."""
 
-    def __init__(self, folder: StageFolder, seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: StageFolder, seconds: float, limit: TimeLimit, say: Callable[[str], None]
+    ) -> None:
         self._folder, self._seconds, self._say = folder, seconds, say
+        self._limit = limit
+        self._longest_s = 0.0  # of what was tried so far
         self._file, record = opened_model(folder)
         self._look = folder.read("look.json", Look, "adopt.py look")
         taken = folder.read("take.json", Take, "adopt.py take")
@@ -110,12 +86,8 @@ class _CheckStage:
 
     def run(self, without: dict[str, str]) -> Check:
         """Try each winner alone, then together; return the result."""
-        self._run()
-        self._state.settle()
-        self._truth = Truth(self._file, self._model, self._batches, self._state)
-        self._graphs_before = self._graphs()
-        self._memory_before = peak_of(self._run, self._device)
-        self._quality_before = self._quality([])
+        with self._measured():
+            self._measure_original()
         names = [winner.name for winner in self._fit.winners if winner.name not in without]
         trials = [Trial(name=name, kept=False, reason=why) for name, why in without.items()]
         alone = [self._alone(name) for name in names]
@@ -134,6 +106,36 @@ class _CheckStage:
         )
         return self._whole(result) if result.kept else result
 
+    def _measure_original(self) -> None:
+        """Measure what the winners are compared with."""
+        self._run()
+        self._state.settle()
+        began = time.perf_counter()
+        self._run()
+        pass_s = time.perf_counter() - began
+        self._timed = timed_steps(self._steps, pass_s, self._seconds)
+        count = f"{len(self._timed)} of {len(self._steps)}"
+        self._say(
+            f"check: a pass over all batches takes {pass_s:.2g} s; comparisons time {count} batches"
+        )
+        self._truth = Truth(self._file, self._model, self._batches, self._state)
+        self._graphs_before = self._graphs()
+        self._memory_before = peak_of(self._run, self._device)
+        self._quality_before = self._quality([])
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Note how long something takes, for `_has_time`."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._longest_s = max(self._longest_s, time.monotonic() - began)
+
+    def _has_time(self) -> bool:
+        """Whether there is time to try something more, and to measure all that is kept then."""
+        return self._limit.left_s > 2 * self._longest_s
+
     def _whole(self, result: Check) -> Check:
         """Measure all kept winners together."""
         self._begin(result.kept)
@@ -144,9 +146,7 @@ class _CheckStage:
         module_ms = self._module_ms(result.kept)
         self._fitted.only([])
         regimes = [
-            regime_gain(
-                regime.name, self._file, self._batches, self._package, result.kept, self._seconds
-            )
+            self._regime_gain(regime.name, result.kept)
             for regime in self._look.regimes
             if regime.name != "eager" and regime.step_ms is not None
         ]
@@ -162,7 +162,21 @@ class _CheckStage:
             module_ms=module_ms,
         )
 
+    def _regime_gain(self, name: str, kept: Sequence[str]) -> RegimeGain:
+        if not self._has_time():
+            return RegimeGain(name=name, problem=NO_TIME)
+        with self._measured():
+            return regime_gain(name, self._file, self._batches, self._package, kept, self._seconds)
+
     def _alone(self, name: str) -> Trial:
+        """Try one winner in the original model, where there is time for it."""
+        if not self._has_time():
+            self._say(f"dropped: {name}: {NO_TIME}")
+            return Trial(name=name, kept=False, reason=NO_TIME)
+        with self._measured():
+            return self._tried(name)
+
+    def _tried(self, name: str) -> Trial:
         """Try one winner in the original model."""
         self._begin([name])
         task = self._tasks[name]
@@ -199,14 +213,19 @@ class _CheckStage:
 
     def _stack(self, good: Sequence[Trial]) -> list[Trial]:
         """Drop those that spoil the whole, then add the others one by one, the best first."""
-        sound, dropped = sound_subset([trial.name for trial in good], self._problem)
+        together = good if self._has_time() else good[:1]
+        sound, dropped = sound_subset([trial.name for trial in together], self._problem)
+        dropped |= {trial.name: NO_TIME for trial in good[len(together) :]}
         for name, reason in dropped.items():
             self._say(f"dropped: {name}: {reason}")
         kept: list[str] = []
         result = []
         for trial in good:
             reason, gain = dropped.get(trial.name, ""), None
-            if trial.name in sound and kept:
+            if trial.name in sound and kept and not self._has_time():
+                reason = NO_TIME
+                self._say(f"dropped: {trial.name}: {reason}")
+            elif trial.name in sound and kept:
                 self._begin([*kept, trial.name])
                 gain = self._gain(kept, [*kept, trial.name])
                 if gain.high < 1.0:
@@ -226,7 +245,7 @@ class _CheckStage:
         """Return why the model can't have these winners together; "" when it can."""
         self._begin(names)
         try:
-            changed = _changed(self._quality_before, self._quality(names))
+            changed = changed_figure(self._quality_before, self._quality(names))
             if changed:
                 return f"quality(): {changed}"
             if len(names) > 1:  # one alone has passed these
@@ -289,7 +308,7 @@ class _CheckStage:
             self._state.restore()
 
         return compare_states(
-            lambda: state(before), lambda: state(after), self._steps, self._device, self._seconds
+            lambda: state(before), lambda: state(after), self._timed, self._device, self._seconds
         )
 
     def _ceiling(self, names: Sequence[str]) -> float:
@@ -366,14 +385,6 @@ def _refuse_gain(gain: Gain, ceiling: float, share: float) -> None:
             f"the step becomes {gain.describe()} faster, and the module is only {share:.0%} of it"
             f" (at most {ceiling:.2f}×): something else changed"
         )
-
-
-def _changed(before: dict[str, float], after: dict[str, float]) -> str:
-    for name, value in before.items():
-        other = after.get(name, float("nan"))
-        if not abs(other - value) <= QUALITY_CHANGE * max(abs(value), 1e-12):
-            return f"{name} changes from {value:.6g} to {other:.6g}"
-    return ""
 
 
 def read_progress(folder: StageFolder) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -9,25 +10,33 @@ from pathlib import Path
 
 import msgspec
 
-from actors.adopt.check import PROGRESS, Check, read_progress
+from actors.adopt.check import PROGRESS, read_progress
+from actors.adopt.check_result import Check
 from actors.adopt.errors import AdoptError
-from actors.adopt.exec_child import run_child
-from actors.adopt.fit import Fit
+from actors.adopt.exec_child import has_ended, started_child
+from actors.adopt.fit import PACKAGE, Fit
 from actors.adopt.stage_folder import StageFolder
+from actors.adopt.time_limit import UNLIMITED, TimeLimit
 
 DROPPED = "check.dropped"  # name -> reason, of winners that killed a check
+OWN_PART = 0.9  # of the time, in which the check itself ends; at its end it is killed
+LEAST_MINUTES = 0.01
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "adopt.py"
 
 
-def check_apart(folder: StageFolder, seconds: float, say: Callable[[str], None]) -> Check:
+def check_apart(
+    folder: StageFolder,
+    seconds: float,
+    say: Callable[[str], None],
+    limit: TimeLimit = UNLIMITED,
+) -> Check:
     """Run the check in child processes until one ends; drop the winners that ended others."""
     count = len(folder.read("fit.json", Fit, "adopt.py fit").winners)
     dropped: dict[str, str] = {}
     folder.remove("check.json", "report.md", DROPPED, PROGRESS)
     for _ in range(count + 1):
         folder.write(DROPPED, dropped)
-        command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]
-        status = run_child([*command, "--seconds", str(seconds)], signal.SIGKILL)
+        status = _check_status(folder, seconds, limit)
         if status >= 0:
             break
         tried = [name for name in read_progress(folder) if name not in dropped]
@@ -40,6 +49,21 @@ def check_apart(folder: StageFolder, seconds: float, say: Callable[[str], None])
     if not folder.has("check.json"):
         raise AdoptError(f"the check of {folder.path} did not end: its output is above")
     return folder.read("check.json", Check, "adopt.py check")
+
+
+def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
+    """Run one child process; return its exit status; raise AdoptError at the end of the time."""
+    command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]
+    command += ["--seconds", str(seconds)]
+    if not math.isinf(limit.left_s):
+        command += ["--max-minutes", str(max(limit.left_s * OWN_PART / 60, LEAST_MINUTES))]
+    with started_child(command, signal.SIGKILL) as child:
+        if not has_ended(child, limit.left_s):
+            raise AdoptError(
+                f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
+                f" winners, unchecked; `adopt.py check {folder.path}` begins it again"
+            )
+        return child.returncode
 
 
 def dropped_before(folder: StageFolder) -> dict[str, str]:

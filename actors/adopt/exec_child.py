@@ -7,22 +7,40 @@ A process of its own sets this, for a fork of a process with threads may only ca
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from actors.installation import module_path
 from actors.prctl import PR_SET_PDEATHSIG, prctl
 
 
-def run_child(command: Sequence[str], at_parents_end: signal.Signals) -> int:
-    """Run a command to its end; return its exit status, negative for a signal."""
+@contextmanager
+def started_child(
+    command: Sequence[str], at_parents_end: signal.Signals
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command while the context is open; what is left of it then is killed."""
     name = at_parents_end.name.removeprefix("SIG")
     words = [sys.executable, "-m", "actors.adopt.exec_child", name, str(os.getpid()), *command]
     environment = {**os.environ, "PYTHONPATH": module_path(os.environ)}
-    return subprocess.run(words, check=False, env=environment).returncode
+    with subprocess.Popen(words, env=environment) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a child so long; return whether it has ended."""
+    try:
+        child.wait(None if math.isinf(seconds) else seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def main() -> None:

@@ -24,12 +24,17 @@ from actors.adopt.judged_cases import (
 from actors.adopt.look import opened_model
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import Take, TakenTask
+from actors.release.composition import UnreleasableError
+from actors.release.decomposition import NotADropInError, drop_in_parts
+from actors.release.package_module import limits_in, with_limits
 from protocol.layouts import Layout
+from protocol.release import LIMITS
 
 PACKAGE = "stark_fitted"
 UNFINISHED = f".{PACKAGE}.part"  # the package while it is written
 LATER_FILES = ("report.md", "check.json")  # the last one first
 SPEEDUP_UNKNOWN = 0.0
+ONE = "second instance"  # the limit with which kernels run in one instance only
 
 
 class NoWinnerError(AdoptError):
@@ -220,6 +225,22 @@ def package_texts() -> dict[str, str]:
     return {name: texts.joinpath(file).read_text(encoding="utf-8") for name, file in names.items()}
 
 
+def _for_several_instances(text: str) -> str:
+    """Return a winner's text without its limit to one instance, if several were not tried.
+
+    A run that was stopped before it confirmed its best has tried no use of it, and the file has
+    every limit.  The check tries the kernels in all instances of the model.
+    """
+    try:
+        judged = drop_in_parts(text).judged
+        limits = limits_in(judged)
+    except (NotADropInError, UnreleasableError):
+        return text
+    if not set(limits) >= set(LIMITS):
+        return text
+    return text.replace(judged, with_limits(judged, [each for each in limits if each != ONE]), 1)
+
+
 def _write_package(
     folder: StageFolder,
     tasks: Sequence[TakenTask],
@@ -237,7 +258,10 @@ def _write_package(
     for number, winner in enumerate(winners):
         task = by_name[winner.name]
         module = f"winner_{number}"
-        folder.write_text(f"{UNFINISHED}/{module}.py", _text(Path(winner.file)))
+        text = _text(Path(winner.file))
+        if len(task.sites) > 1:
+            text = _for_several_instances(text)
+        folder.write_text(f"{UNFINISHED}/{module}.py", text)
         sites.append(
             _Site(
                 name=task.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from actors.adopt.check import Check, Trial
+from actors.adopt.check_result import Check, Trial
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import Fit
 from actors.adopt.look import Look, ms_text

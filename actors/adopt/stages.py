@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import shlex
 import sys
+import time
 from pathlib import Path
 
 from actors.adopt.check import check
@@ -23,8 +25,12 @@ from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_runs import run_tasks
+from actors.adopt.time_limit import TimeLimit, clock_text, process_limit
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
+
+TAKE_PART = 0.3  # of the time that is left is for `take` at most
+RUNS_PART = 0.7  # of what is left then is for the runs of the tasks
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,10 +58,10 @@ def run_look(arguments: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def run_take(arguments: argparse.Namespace) -> int:
+def run_take(arguments: argparse.Namespace, limit: TimeLimit | None = None) -> int:
     """Take tasks."""
     options = _options(arguments)
-    result = take(StageFolder(arguments.folder), options, say)
+    result = take(StageFolder(arguments.folder), options, say, limit or _limit(arguments))
     if result.is_cap_reached:
         say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
     if not result.tasks:
@@ -75,13 +81,13 @@ def run_fit(arguments: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def run_check(arguments: argparse.Namespace) -> int:
+def run_check(arguments: argparse.Namespace, limit: TimeLimit | None = None) -> int:
     """Check the whole model."""
     folder = StageFolder(arguments.folder)
     if arguments.in_process:
-        check(folder, arguments.seconds, dropped_before(folder), say)
+        check(folder, arguments.seconds, dropped_before(folder), say, limit or _limit(arguments))
         return ExitStatus.DONE
-    result = check_apart(folder, arguments.seconds, say)
+    result = check_apart(folder, arguments.seconds, say, limit or _limit(arguments))
     folder.write_text("report.md", report_text(folder))
     say(verdict_line(result))
     say(f"-> {folder.path}/report.md")
@@ -90,44 +96,88 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Run the stages that are not done yet."""
-    folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
-    if not folder.has("look.json") or not is_unchanged(folder, arguments.model):
-        run_look(arguments)
-    else:
-        found = folder.read("look.json", Look, "adopt.py look")
-        refuse_outside(found, arguments.max_outside)
-    arguments.folder = folder.path
-    if not folder.has("take.json"):
-        run_take(arguments)
-    taken = folder.read("take.json", Take, "adopt.py take")
-    if not taken.tasks:
-        return _nothing_to_fit(folder)
-    _run_tasks(folder, taken, arguments)
-    try:
-        fit(folder, [], {}, say)
-    except NoWinnerError:
-        return _nothing_to_fit(folder)
-    return run_check(arguments)
+    """Run the stages that are not done yet, and end within --max-minutes."""
+    return _AllStages(arguments).run()
 
 
-def _run_tasks(folder: StageFolder, taken: Take, arguments: argparse.Namespace) -> None:
-    """Run the tasks, then those of the parts of tasks without a winner."""
-    flags = shlex.split(arguments.supervisor)
-    flags += ["--model", arguments.run_model] if arguments.run_model else []
-    first = [task for task in taken.tasks if not task.part_of]
-    kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
-    run_tasks(folder, first, arguments.budget - kept_back, flags, say)
-    parts = [task for task in taken.tasks if task.part_of]
-    losers = [task.name for task in first if task.has_parts and not has_winner(folder, task)]
-    if losers and not parts:
-        say(f"no winner for {', '.join(losers)}: the parts are tried")
-        parts = [
-            task
-            for task in take_parts(folder, _options(arguments), losers, say).tasks
-            if task.part_of
+class _AllStages:
+    """All stages of one model, one after the other, and the time that each has."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+        self._began = time.monotonic()
+        self._limit = _limit(arguments)
+        self._stage = ""
+
+    def run(self) -> int:
+        """Run them; return the exit status."""
+        with process_limit(self._limit, self._line_at_the_end):
+            self._look()
+            taken = self._take()
+            if not taken.tasks:
+                return _nothing_to_fit(self._folder)
+            self._run_tasks(taken)
+            self._begin("fit")
+            try:
+                fit(self._folder, [], {}, say)
+            except NoWinnerError:
+                return _nothing_to_fit(self._folder)
+            self._begin("check")
+        return run_check(self._arguments, self._limit)
+
+    def _look(self) -> None:
+        self._begin("look")
+        if self._folder.has("look.json") and is_unchanged(self._folder, self._arguments.model):
+            found = self._folder.read("look.json", Look, "adopt.py look")
+            refuse_outside(found, self._arguments.max_outside)
+        else:
+            run_look(self._arguments)
+        self._arguments.folder = self._folder.path
+
+    def _take(self) -> Take:
+        if not self._folder.has("take.json"):
+            self._begin("take")
+            run_take(self._arguments, self._limit.part(TAKE_PART))
+        return self._folder.read("take.json", Take, "adopt.py take")
+
+    def _run_tasks(self, taken: Take) -> None:
+        """Run the tasks, then those of the parts of tasks without a winner."""
+        self._begin("runs")
+        arguments, limit = self._arguments, self._limit.part(RUNS_PART)
+        flags = shlex.split(arguments.supervisor)
+        flags += ["--model", arguments.run_model] if arguments.run_model else []
+        first = [task for task in taken.tasks if not task.part_of]
+        kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
+        own = limit.part(1 - kept_back / arguments.budget)
+        run_tasks(self._folder, first, arguments.budget - kept_back, flags, say, own)
+        parts = [task for task in taken.tasks if task.part_of]
+        losers = [
+            task.name for task in first if task.has_parts and not has_winner(self._folder, task)
         ]
-    run_tasks(folder, parts, kept_back, flags, say)
+        if losers and not parts and not limit.is_over:
+            say(f"no winner for {', '.join(losers)}: the parts are tried")
+            options, own = _options(arguments), limit.part(TAKE_PART)
+            found = take_parts(self._folder, options, losers, say, own)
+            parts = [task for task in found.tasks if task.part_of]
+        run_tasks(self._folder, parts, kept_back, flags, say, limit)
+
+    def _begin(self, stage: str) -> None:
+        self._stage = stage
+        left_s = self._limit.left_s
+        of = "" if math.isinf(left_s) else f", {clock_text(left_s)} left (--max-minutes)"
+        say(f"-- {stage}, after {clock_text(time.monotonic() - self._began)}{of}")
+
+    def _line_at_the_end(self) -> str:
+        return (
+            f"the time was over in `{self._stage}` (--max-minutes"
+            f" {self._arguments.max_minutes:g}); the same command goes on"
+        )
+
+
+def _limit(arguments: argparse.Namespace) -> TimeLimit:
+    minutes = arguments.max_minutes
+    return TimeLimit() if minutes is None else TimeLimit(minutes * 60)
 
 
 def _options(arguments: argparse.Namespace) -> Options:

@@ -20,6 +20,17 @@ Step = Callable[[], object]
 Round = list[tuple[float, float]]  # for each step: ms before and after, each of two
 
 
+def timed_steps(steps: Sequence[Step], pass_s: float, seconds: float) -> list[Step]:
+    """Return the steps that a comparison times: evenly spread ones where not all fit its time.
+
+    `pass_s`: how long all of them take once.  At least one, so that very long steps take longer.
+    """
+    most_s = (1 + MORE_TIME) * seconds
+    room = most_s / (4 * LEAST_ROUNDS * pass_s) if pass_s else 1.0
+    count = min(len(steps), max(1, int(len(steps) * room)))
+    return [steps[number * len(steps) // count] for number in range(count)]
+
+
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """How much faster the second state is: a ratio with its 95 % interval."""
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import msgspec
 import torch
 
-from actors.adopt.call_recorder import recorded_calls
+from actors.adopt.call_recorder import ModuleCalls, recorded_calls
 from actors.adopt.capture_shares import capture_shares
-from actors.adopt.captures import FOLDER, CaptureWriter, capturing
+from actors.adopt.captures import FOLDER, CaptureSet, CaptureWriter, capturing
 from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, each_step, opened_model, rounds_of, steps_of
 from actors.adopt.model_file import Batch, ModelFile, device_of
@@ -22,11 +22,18 @@ from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_results import has_backward
 from actors.adopt.taken_tasks import NotTaken, Options, Take, TakenTask
 from actors.adopt.task_making import ModelSteps, TaskMaker, costly_kinds
+from actors.adopt.time_limit import UNLIMITED, TimeLimit
 
+NO_TIME = "the time for `take` was over (--max-minutes)"
 LATER_FILES = ("report.md", "check.json", "fit.json")  # the last one first
 
 
-def take(folder: StageFolder, options: Options, say: Callable[[str], None]) -> Take:
+def take(
+    folder: StageFolder,
+    options: Options,
+    say: Callable[[str], None],
+    limit: TimeLimit = UNLIMITED,
+) -> Take:
     """Write the tasks, their cases and take.json."""
     file, record = opened_model(folder)
     found = folder.read("look.json", Look, "adopt.py look")
@@ -35,21 +42,25 @@ def take(folder: StageFolder, options: Options, say: Callable[[str], None]) -> T
     folder.remove(*LATER_FILES, "take.json")
     for name in ("tasks", FOLDER):
         shutil.rmtree(folder.path / name, ignore_errors=True)
-    stage = _TakeStage(folder, options, found, model_steps(file, model, batches))
+    stage = _TakeStage(folder, options, limit, found, model_steps(file, model, batches))
     result = stage.run(say)
     folder.write("take.json", result)
     return result
 
 
 def take_parts(
-    folder: StageFolder, options: Options, names: Collection[str], say: Callable[[str], None]
+    folder: StageFolder,
+    options: Options,
+    names: Collection[str],
+    say: Callable[[str], None],
+    limit: TimeLimit = UNLIMITED,
 ) -> Take:
     """Add tasks of the parts of some tasks, for which no winner was found, to take.json."""
     file, record = opened_model(folder)
     found = folder.read("look.json", Look, "adopt.py look")
     before = folder.read("take.json", Take, "adopt.py take")
     steps = model_steps(file, file.build(), file.batches(record.batches))
-    stage = _TakeStage(folder, options, found, steps, before)
+    stage = _TakeStage(folder, options, limit, found, steps, before)
     result = stage.run_parts(names, say)
     folder.write("take.json", result)
     return result
@@ -78,11 +89,12 @@ class _TakeStage:
         self,
         folder: StageFolder,
         options: Options,
+        limit: TimeLimit,
         look: Look,
         steps: ModelSteps,
         before: Take | None = None,
     ) -> None:
-        self._options = options
+        self._options, self._limit = options, limit
         self._model = steps.model
         self._look = look
         self._steps = steps
@@ -127,7 +139,10 @@ class _TakeStage:
 
     def _take(self, waiting: list[SiteGroup], say: Callable[[str], None]) -> None:
         """Take groups, and the parts of those that can't be taken."""
-        while waiting and (room := self._options.top - len(self._tasks)) > 0:
+        while waiting and not self._limit.is_over:
+            room = self._options.top - len(self._tasks)
+            if room <= 0:
+                break
             ready, waiting = self._outermost(waiting)
             refused = self._round(ready[:room], say)
             waiting += ready[room:]
@@ -136,7 +151,8 @@ class _TakeStage:
                 waiting += [each for each in parts if each.name not in {w.name for w in waiting}]
                 waiting = self._ordered(self._outside_of_tasks(waiting))
         for group in waiting:
-            self._refuse(group, f"{len(self._tasks)} other tasks promise more (--top)")
+            others = f"{len(self._tasks)} other tasks promise more (--top)"
+            self._refuse(group, NO_TIME if self._limit.is_over else others)
 
     def _asked_for(self) -> list[SiteGroup]:
         """Return the groups of the modules that --at names."""
@@ -187,8 +203,8 @@ class _TakeStage:
                 enough.append(group)
         return sorted(enough, key=lambda group: -group.value)
 
-    def _too_little(self, group: SiteGroup) -> str:
-        """Return why a group is not worth a task; "" when it is."""
+    def _too_little(self, group: SiteGroup | TakenTask) -> str:
+        """Return why a group is not worth a task, or its task nothing; "" when it is."""
         least = self._options.min_share
         if group.share < least:
             return f"its share is {group.share:.1%}, less than {least:.1%}"
@@ -236,7 +252,7 @@ class _TakeStage:
         refused = []
         for group in groups:
             try:
-                task = self._maker.task(group, calls[group.name], sets[group.name])
+                task = self._task(group, calls[group.name], sets[group.name])
             except UntranslatableError as error:
                 self._refuse(group, str(error))
                 refused.append(group)
@@ -246,6 +262,19 @@ class _TakeStage:
             say(taken_line(task))
         return refused
 
+    def _task(self, group: SiteGroup, calls: ModuleCalls, sets: Sequence[CaptureSet]) -> TakenTask:
+        """Return a group's proven task; raise UntranslatableError with the reason."""
+        if self._limit.is_over:
+            raise UntranslatableError(NO_TIME)
+        task = self._maker.task(group, calls, sets)
+        part = task.proof.times.own_part
+        reason = self._too_little(task) if part < 1.0 and not self._options.patterns else ""
+        if reason:
+            raise UntranslatableError(
+                f"a call in the model is slower than alone, {part:.0%} of it is its own: {reason}"
+            )
+        return task
+
 
 def taken_line(task: TakenTask) -> str:
     """Return a line about a task for people."""
@@ -254,8 +283,8 @@ def taken_line(task: TakenTask) -> str:
     return (
         f"taken: {task.name} ({task.class_name} ×{len(task.sites)}), {task.free_share:.1%} of a"
         f" step outside of libraries{_cases_words(task)}; {proof.sets} recorded calls {equal};"
-        f" alone {proof.alone_us:.0f} to {proof.alone_cold_us:.0f} µs, in the model"
-        f" {proof.in_model_us:.0f} µs -> {task.file}"
+        f" a call takes {proof.times.task_us:.0f} µs, of the module {proof.times.module_us:.0f} µs,"
+        f" in the model {proof.times.in_model_us:.0f} µs -> {task.file}"
     )
 
 

@@ -34,9 +34,10 @@ from actors.adopt.site_groups import SiteGroup
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import Options, TakenCase, TakenTask
 from actors.adopt.task_proof import (
+    CallTimes,
     Proof,
     bound_task,
-    call_us,
+    calls_us,
     combined,
     compare,
     load_task,
@@ -95,6 +96,7 @@ class TaskMaker:
             cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
         )
         part = sum(each.us for each in cases) / (calls.us or 1.0) * len(sites) / len(group.sites)
+        part *= proof.times.own_part
         outputs = {each.kind.layout: each.output for each in sets}
         return TakenTask(
             name=group.name,
@@ -186,13 +188,11 @@ class TaskMaker:
     ) -> Proof:
         try:
             proof = self._compared(names, text, captures, sites)
-            hot, cold, in_model = self._times(names, text, captures[0], sites)
+            times = self._times(names, text, captures[0], sites)
         except (RuntimeError, MemoryError) as error:
             kind = "out of memory" if is_out_of_memory(error) else first_line(error, 160)
             raise UntranslatableError(f"the task can't be run: {kind}") from error
-        return msgspec.structs.replace(
-            proof, alone_us=hot, alone_cold_us=cold, in_model_us=in_model
-        )
+        return msgspec.structs.replace(proof, times=times)
 
     def _compared(
         self,
@@ -209,7 +209,7 @@ class TaskMaker:
                 call = load_capture(self._folder.path, capture, self._device)
                 task = bound_task(names, module, text.state)
                 wanted = capture.wanted if capture.kind.gradients else None
-                proofs.append(compare(task, module, call, text.inputs, wanted))
+                proofs.append(compare(task, module, call, text, wanted))
         if not proofs:
             raise UntranslatableError("no call of the modules that compute the same was recorded")
         return combined(proofs)
@@ -245,28 +245,22 @@ class TaskMaker:
         text: TaskText,
         capture: CaptureSet,
         sites: Sequence[str],
-    ) -> tuple[float, float, float]:
-        """Return the least and the most time of a call alone, and its time in the model.
+    ) -> CallTimes:
+        """Return the times of a call; raise UntranslatableError for a task slower than its module.
 
-        Alone it may be in caches and out of them, and the task or the module, whose Python the
-        task is without.  The lowest of up to three tries: other programs only add time.  A
-        difference that stays is the module's surroundings.
+        Task and module take turns with the same inputs, so that whatever else the machine does hits
+        both.  Three tries: a difference that stays is the task's.
         """
-        hot = cold = own = in_model = float("inf")
         gap = self._options.max_gap
         for _ in range(TRIES):
-            hot = min(hot, self._alone_us(names, text, capture, sites, is_cold=False))
-            cold = min(cold, self._alone_us(names, text, capture, sites, is_cold=True))
-            in_model = min(in_model, self._in_model_us(capture, sites))
-            low, high = sorted((hot, cold))
-            if in_model > high * (1 + gap) and self._device.type != "cuda":
-                own = min(own, self._own_us(capture, sites))
-                high = max(high, own)
-            if low * (1 - gap) <= in_model <= high * (1 + gap):
-                return low, high, in_model
+            task_us, module_us = self._alone_us(names, text, capture, sites)
+            if task_us <= module_us * (1 + gap):
+                cold_us = self._cold_us(names, text, capture, sites)
+                in_model_us = self._in_model_us(capture, sites)
+                return CallTimes(task_us, cold_us, module_us, in_model_us)
         raise UntranslatableError(
-            f"alone it takes {low:.0f} to {high:.0f} µs, in the model {in_model:.0f} µs: further"
-            f" apart than --max-gap {gap:.0%}"
+            f"its task takes {task_us:.0f} µs alone, the module {module_us:.0f} µs: slower than"
+            f" --max-gap {gap:.0%}, so that a gain of the task would be none of the model"
         )
 
     def _in_model_us(self, capture: CaptureSet, sites: Sequence[str]) -> float:
@@ -285,22 +279,30 @@ class TaskMaker:
         return min((min(each.samples) for each in kinds), default=float("inf"))
 
     def _alone_us(
-        self,
-        names: dict[str, Any],
-        text: TaskText,
-        capture: CaptureSet,
-        sites: Sequence[str],
-        *,
-        is_cold: bool,
-    ) -> float:
-        """Return the task's time alone, with the weights of all sites in turn, as in the model.
+        self, names: dict[str, Any], text: TaskText, capture: CaptureSet, sites: Sequence[str]
+    ) -> tuple[float, float]:
+        """Return the times of the task and of the module alone, with the weights of all sites."""
+        call = load_capture(self._folder.path, capture, self._device)
+        given = list(tensors_of((call["args"], call["kwargs"])))
+        modules = [self._model.get_submodule(site) for site in sites]
+        tasks = [bound_task(names, module, text.state) for module in modules]
+        chosen = [given[number] for number in text.inputs]
+        turns = [
+            [functools.partial(task, *chosen) for task in tasks],
+            [functools.partial(each, *call["args"], **call["kwargs"]) for each in modules],
+        ]
+        with torch.set_grad_enabled(capture.kind.gradients), _hooked([*tasks, *modules]):
+            task_us, module_us = self._timed(turns)
+        return task_us, module_us
 
-        `is_cold`: every call has inputs of its own, so that none of them is in a cache.
-        """
+    def _cold_us(
+        self, names: dict[str, Any], text: TaskText, capture: CaptureSet, sites: Sequence[str]
+    ) -> float:
+        """Return the task's time alone where each call has inputs of its own, in no cache."""
         call = load_capture(self._folder.path, capture, self._device)
         given = list(tensors_of((call["args"], call["kwargs"])))
         size = sum(given[number].nbytes for number in text.inputs) or 1
-        count = max(2, min(MOST_COPIES, -(-CACHE_BYTES // size))) if is_cold else 1
+        count = max(2, min(MOST_COPIES, -(-CACHE_BYTES // size)))
         copies = [
             [
                 given[number]
@@ -310,24 +312,19 @@ class TaskMaker:
             ]
             for _ in range(count)
         ]
-        models = [bound_task(names, self._model.get_submodule(site), text.state) for site in sites]
+        tasks = [bound_task(names, self._model.get_submodule(site), text.state) for site in sites]
         turns = [
-            functools.partial(models[turn % len(models)], *copies[turn % count])
-            for turn in range(math.lcm(len(models), count) if is_cold else len(models))
+            functools.partial(tasks[turn % len(tasks)], *copies[turn % count])
+            for turn in range(math.lcm(len(tasks), count))
         ][:MOST_TURNS]
-        with torch.set_grad_enabled(capture.kind.gradients):
-            if self._device.type == "cuda":
-                return alone_device_us(turns)
-            with _hooked(models):
-                return call_us(turns, self._device)
+        with torch.set_grad_enabled(capture.kind.gradients), _hooked(tasks):
+            return self._timed([turns])[0]
 
-    def _own_us(self, capture: CaptureSet, sites: Sequence[str]) -> float:
-        """Return the time of the modules themselves, called with a recorded call's inputs."""
-        call = load_capture(self._folder.path, capture, self._device)
-        modules = [self._model.get_submodule(site) for site in sites]
-        turns = [functools.partial(each, *call["args"], **call["kwargs"]) for each in modules]
-        with torch.set_grad_enabled(capture.kind.gradients), _hooked(modules):
-            return call_us(turns, self._device)
+    def _timed(self, sides: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
+        """Return the time of a call on each side; on a card that of its kernels."""
+        if self._device.type == "cuda":
+            return [alone_device_us(turns) for turns in sides]
+        return calls_us(sides, self._device)
 
 
 @contextlib.contextmanager

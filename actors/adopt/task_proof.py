@@ -1,8 +1,8 @@
 """The proof of a task, before anything is spent on it.
 
 On recorded inputs and with the module's own weights the task returns what the module returned, or
-differs no more than the module differs from itself.  A second call returns the same.  Its time
-alone is about its time in the model.
+differs no more than the module differs from itself.  A second call returns the same.  It takes no
+longer than the module.
 """
 
 from __future__ import annotations
@@ -19,11 +19,30 @@ from actors.adopt.call_layouts import tensors_of
 from actors.adopt.host_clocks import working_seconds
 from actors.adopt.model_file import synchronize
 from actors.adopt.operation_text import UntranslatableError
+from actors.adopt.task_text import TaskText
 
 TIMED_S = 0.3  # for one series of calls
 LEAST_CALLS, MOST_CALLS = 5, 2000
 SERIES = 3
 ROUNDING = 4.0  # units of a dtype's rounding that the order of operations may cost
+
+
+class CallTimes(msgspec.Struct, frozen=True):
+    """The times of a call in µs; on a card those of its kernels."""
+
+    task_us: float = 0.0  # the task alone, its inputs in caches
+    task_cold_us: float = 0.0  # the same, its inputs in no cache
+    module_us: float = 0.0  # the module itself alone, in turns with the task
+    in_model_us: float = 0.0  # the module in the model
+
+    @property
+    def own_part(self) -> float:
+        """The part of the time in the model that is the module's own.
+
+        The rest is what the call finds around it, such as cold caches, and no kernel saves it.
+        """
+        alone_us = max(self.task_us, self.task_cold_us, self.module_us)
+        return min(alone_us / self.in_model_us, 1.0) if self.in_model_us else 1.0
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +52,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     is_equal: bool  # bit for bit, on all of them
     error: float  # largest difference from the recorded outputs, relative to their largest value
     own_noise: float  # the same for the module itself, called again
-    alone_us: float = 0.0  # the least time of a call alone: the task, its inputs in caches
-    alone_cold_us: float = 0.0  # the most: inputs that are in no cache, or the module's own Python
-    in_model_us: float = 0.0  # the module in the model, a call
+    times: CallTimes = CallTimes()
 
 
 def load_task(source: str, name: str) -> dict[str, Any]:
@@ -64,7 +81,7 @@ def compare(
     task: Any,
     module: torch.nn.Module,
     call: dict[str, Any],
-    inputs: Sequence[int],
+    text: TaskText,
     wanted: Sequence[bool] | None = None,
 ) -> Proof:
     """Compare one recorded call; raise UntranslatableError when the task is not the module.
@@ -74,13 +91,14 @@ def compare(
     """
     expected = list(tensors_of(call["output"]))
     given = list(tensors_of((call["args"], call["kwargs"])))
-    chosen = [given[number] for number in inputs]
+    chosen = [given[number] for number in text.inputs]
 
     def of_module() -> Any:
         return module(*call["args"], **call["kwargs"])
 
-    def of_task() -> Any:
-        return task(*chosen)
+    def of_task() -> list[torch.Tensor]:
+        results = list(tensors_of(task(*chosen)))  # one that the module returns twice is there once
+        return [results[number] for number in text.outputs if number >= 0]
 
     with torch.no_grad():
         again, first, second = (list(tensors_of(run())) for run in (of_module, of_task, of_task))
@@ -162,26 +180,30 @@ def timed_seconds() -> float:
     return SERIES * TIMED_S
 
 
-def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:
-    """Return the time of a call, taking turns: each of `calls` has other weights.
+def calls_us(sides: Sequence[Sequence[Callable[[], object]]], device: torch.device) -> list[float]:
+    """Return the time of a call on each side; the sides take turns, and on each its calls.
 
     The lowest quartile of some series: other programs only ever add time.  A series ends with its
     time; where others make each call slow, it has a few calls.
     """
     clock = working_seconds if device.type == "cpu" else time.perf_counter
-    turns = itertools.cycle(calls)
-    quartiles = []
+    turns = [itertools.cycle(calls) for calls in sides]
+    least = [float("inf")] * len(sides)
     for _ in range(SERIES):
-        times: list[float] = []
+        times: list[list[float]] = [[] for _ in sides]
         until = time.perf_counter() + TIMED_S
-        while len(times) < LEAST_CALLS or (time.perf_counter() < until and len(times) < MOST_CALLS):
-            call = next(turns)
-            begun = clock()
-            call()
-            synchronize(device)
-            times.append((clock() - begun) * 1e6)
-        quartiles.append(sorted(times)[len(times) // 4])
-    return min(quartiles)
+        while len(times[0]) < LEAST_CALLS or (
+            time.perf_counter() < until and len(times[0]) < MOST_CALLS
+        ):
+            for turn, spent in zip(turns, times, strict=True):
+                call = next(turn)
+                begun = clock()
+                call()
+                synchronize(device)
+                spent.append((clock() - begun) * 1e6)
+        quartiles = [sorted(spent)[len(spent) // 4] for spent in times]
+        least = list(map(min, least, quartiles))
+    return least
 
 
 def _rounding(tensor: torch.Tensor) -> float:

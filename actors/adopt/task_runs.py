@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import signal
 import textwrap
 from collections.abc import Callable, Sequence
@@ -12,13 +13,18 @@ from typing import Any
 import msgspec
 
 from actors.adopt.errors import AdoptError
-from actors.adopt.exec_child import run_child
+from actors.adopt.exec_child import has_ended, started_child
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import TakenTask
+from actors.adopt.time_limit import UNLIMITED, TimeLimit, clock_text
 from actors.exit_status import ExitStatus
 from actors.installation import supervisor
+from protocol.directives import new_directive, submit_directive
 
 LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
+LEAST_RUN_S = 30.0  # in less time a run has no confirmed winner
+CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at most half of the time
+STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run
 RESULT = "result.json"
 LONGEST_NOTE = 200  # characters of why a run ended
@@ -30,33 +36,79 @@ def run_tasks(
     budget: int,
     flags: Sequence[str],
     say: Callable[[str], None],
+    limit: TimeLimit = UNLIMITED,
 ) -> None:
     """Run each task; a run that has ended is left, one that was stopped goes on.
 
-    Raises AdoptError when a run could not be begun, or was stopped.
+    Each gets a part of the time like its part of the attempts; what it leaves is for the others.
+    Raises AdoptError when no run could be begun.
     """
-    for task, attempts in zip(tasks, attempts_by_value(tasks, budget), strict=True):
+    waiting = list(zip(tasks, attempts_by_value(tasks, budget), strict=True))
+    failed: list[str] = []
+    while waiting:
+        task, attempts = waiting[0]
+        part = attempts / (sum(each for _, each in waiting) or 1)
+        del waiting[0]
+        run = run_of(folder, task)
         if not attempts:
             say(f"{task.name}: no attempts are left of the budget of {budget}")
-            continue
-        run = run_of(folder, task)
-        if has_ended(run):
+        elif has_results(run):
             say(f"{task.name}: its run has ended: {run}")
-            continue
-        if (run / SETTINGS).exists():
-            command = [*supervisor(), "--resume", str(run)]
+        elif limit.left_s < LEAST_RUN_S:
+            say(f"{task.name}: no time is left for its run (--max-minutes)")
         else:
-            file = folder.path / task.file
-            command = [*supervisor(), "--task", str(file), "--budget", str(attempts)]
-            # torch.compile's time of a module alone would decide nothing; the last flag holds.
-            command += ["--run-dir", str(run), "--baselines", "eager", *flags]
-        say(f"{task.name}: {attempts} attempts")
-        status = run_child(command, signal.SIGTERM)
-        if status not in (ExitStatus.DONE, ExitStatus.NEGATIVE):
-            raise AdoptError(
-                f"the run of {task.name} ended with status {status} ({run}): the same command goes"
-                " on"
-            )
+            own = limit.part(max(part, LEAST_RUN_S / limit.left_s))
+            say(f"{task.name}: {attempts} attempts{_time_words(own)}")
+            failed += _run(folder, task, run, attempts, flags, own, say)
+    if failed and len(failed) == len(tasks):
+        raise AdoptError(f"no task could be run: {failed[0]}")
+
+
+def _time_words(limit: TimeLimit) -> str:
+    return "" if math.isinf(limit.left_s) else f", {clock_text(limit.left_s)} at most"
+
+
+def _run(
+    folder: StageFolder,
+    task: TakenTask,
+    run: Path,
+    attempts: int,
+    flags: Sequence[str],
+    limit: TimeLimit,
+    say: Callable[[str], None],
+) -> list[str]:
+    """Run a task until its run or its time is over; return why it could not be run, if so."""
+    if (run / SETTINGS).exists():
+        command = [*supervisor(), "--resume", str(run)]
+    else:
+        command = [*supervisor(), "--task", str(folder.path / task.file), "--budget", str(attempts)]
+        # torch.compile's time of a module alone would decide nothing; the last flag holds.
+        command += ["--run-dir", str(run), "--baselines", "eager", *flags]
+    status = _status_within(command, run, limit, say)
+    if status in (ExitStatus.DONE, ExitStatus.NEGATIVE) or (
+        status == ExitStatus.STOPPED and not math.isinf(limit.left_s)
+    ):
+        return []
+    reason = f"the run of {task.name} ended with status {status} ({run})"
+    say(f"{reason}; the same command goes on with it")
+    return [reason]
+
+
+def _status_within(
+    command: Sequence[str], run: Path, limit: TimeLimit, say: Callable[[str], None]
+) -> int:
+    """Run a command; when most of the time is over, the run confirms its best, and then ends."""
+    with started_child(command, signal.SIGTERM) as child:
+        if has_ended(child, max(limit.left_s - CONFIRM_S, limit.left_s / 2)):
+            return child.returncode
+        if (run / SETTINGS).exists():
+            say(f"{run.name}: the time for attempts is over, the best is judged again")
+            submit_directive(run, new_directive("finish", by="adopt --max-minutes"))
+            if has_ended(child, limit.left_s):
+                return child.returncode
+        child.terminate()
+        has_ended(child, STOP_S)
+        return ExitStatus.STOPPED
 
 
 def attempts_by_value(tasks: Sequence[TakenTask], budget: int) -> list[int]:
@@ -105,7 +157,7 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
 
 
-def has_ended(run: Path) -> bool:
+def has_results(run: Path) -> bool:
     """Whether a run has written its last results."""
     result = _result(run)
     return result is not None and result.get("status") == "finished"

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -47,30 +49,74 @@ class BatteryResults(Value, frozen=True, kw_only=True):
 
 
 def run(
-    folder: Path, module: str, device: str | None = None, python: str = sys.executable
+    folder: Path,
+    module: str,
+    say: Callable[[str], None],
+    *,
+    device: str | None = None,
+    python: str = sys.executable,
+    only: Collection[str] = (),
 ) -> BatteryResults:
-    """Run the battery of the package in `folder`; raise ShipError where it comes to no results."""
+    """Run the battery of the package in `folder`; raise ShipError where it comes to no results.
+
+    `say`: takes a line for each check as it ends.  `only`: the checks that are made; (): all.
+    """
     with tempfile.TemporaryDirectory(prefix="stark-battery-") as scratch:
-        file = Path(scratch) / RESULTS
+        file, errors = Path(scratch) / RESULTS, Path(scratch) / "stderr"
         words = [python, "-m", f"{module}.battery", "--json", str(file)]
+        words += ["--device", device] if device else []
+        words += [word for name in only for word in ("--only", name)]
         environment = {
             **os.environ,
             "PYTHONPATH": str(folder.absolute()),
             "PYTHONDONTWRITEBYTECODE": "1",  # the folder is what is shipped
         }
-        try:
-            done = subprocess.run(
-                [*words, *(["--device", device] if device else [])],
-                cwd=scratch, env=environment, capture_output=True, text=True, check=False,
-                timeout=BATTERY_S,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            raise ShipError(f"the battery took more than {BATTERY_S:g} s") from error
+        is_over = _said_until_end(words, Path(scratch), environment, errors, say)
+        if is_over:
+            raise ShipError(f"the battery took more than {BATTERY_S:g} s")
         try:
             return msgspec.json.decode(file.read_bytes(), type=BatteryResults)
         except (OSError, msgspec.DecodeError) as error:
-            said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            said = errors.read_text(errors="replace").strip().splitlines() or ["without a word"]
             raise ShipError(f"the battery did not come to its end: {said[-1]}") from error
+
+
+def _said_until_end(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    errors: Path,
+    say: Callable[[str], None],
+) -> bool:
+    """Run a command and say its lines with their times; return whether it was ended as too long."""
+    began = time.monotonic()
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
+    with process:
+        timer = threading.Timer(BATTERY_S, process.kill)
+        timer.start()
+        try:
+            for line in process.stdout or ():
+                say(f"[{time.monotonic() - began:3.0f} s] {line.rstrip()}")
+        finally:
+            timer.cancel()
+            process.kill()
+    return time.monotonic() - began >= BATTERY_S
+
+
+def joined(before: BatteryResults | None, later: BatteryResults) -> BatteryResults:
+    """Return the results of both, where a check was made twice the later ones."""
+    if before is None:
+        return later
+    parts = {part: {**rows, **later.parts.get(part, {})} for part, rows in before.parts.items()}
+    return BatteryResults(where=later.where, parts=parts)
+
+
+def failed_names(results: BatteryResults) -> list[str]:
+    """Return the names of the checks that failed, each once."""
+    return list(dict.fromkeys(name for _, name, row in _rows(results) if row.outcome == "failed"))
 
 
 def store(folder: Path, module: str, results: BatteryResults) -> None:
@@ -130,14 +176,6 @@ def summary_lines(results: BatteryResults) -> list[str]:
 def is_untried(results: BatteryResults) -> bool:
     """Whether no check could be made."""
     return all(row.outcome == "not made" for _, _, row in _rows(results))
-
-
-def table(results: BatteryResults) -> list[str]:
-    """Return a line for each check."""
-    return [
-        f"{part}  {name:<18} {row.outcome:<9} {row.note}".rstrip()
-        for part, name, row in _rows(results)
-    ]
 
 
 def _rows(results: BatteryResults) -> Iterator[tuple[str, str, CheckResult]]:

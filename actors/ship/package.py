@@ -35,8 +35,10 @@ from actors.ship.shipped_winner import ShippedWinner
 
 COMMON = (
     *("battery.py", "battery_checks.py", "check_inputs.py", "comparison.py"),
-    *("extensions.py", "operator_checks.py", "prebuild.py"),
+    *("extensions.py", "operator_checks.py", "prebuild.py", "random_fills.py"),
 )
+TEXTS = "actors.ship.package_texts"
+OTHER_TEXTS = {"random_fills.py": "actors.evaluator.children.tensors"}  # the judge's own file
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
 MAX_NAME = 100  # characters; files of a package have names made of it
 LICENSE = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters
@@ -259,7 +261,8 @@ def _part_sources(winner: ShippedWinner, limits: Sequence[str]) -> dict[str, str
 
 
 def _text(file: str) -> str:
-    return resources.files("actors.ship.package_texts").joinpath(file).read_text(encoding="utf-8")
+    folder = resources.files(OTHER_TEXTS.get(file, TEXTS))
+    return folder.joinpath(file).read_text(encoding="utf-8")
 
 
 def _init_text(name: str, version: str, parts: Sequence[str]) -> str:

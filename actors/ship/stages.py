@@ -8,6 +8,7 @@ from pathlib import Path
 
 from actors.exit_status import ExitStatus
 from actors.ship import battery_process, hub_layout, installed_package, wheels
+from actors.ship.battery_process import BatteryResults
 from actors.ship.errors import NothingToShipError, ShipError
 from actors.ship.package import (
     PackageFiles,
@@ -60,13 +61,15 @@ def _package(parsed: argparse.Namespace) -> int:
     out = parsed.out or Path("dist") / name
     check_free(out)
     limits = {part: winner.limits for part, winner in parts_of(winners).items()}
+    results = None
     while True:
         made = package_files(
             name, winners, license_name=parsed.license, fitted=fitted, limits=limits
         )
-        found = _tried(made, out, limits)
+        found, results = _tried(made, out, limits, results)
         if found is None:
             return ExitStatus.DONE
+        _say("the original runs in these uses; what failed is tried again")
         limits = joined(limits, found)
 
 
@@ -81,20 +84,29 @@ def joined(
 
 
 def _tried(
-    made: PackageFiles, out: Path, held: dict[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...]] | None:
-    """Write a package, run its battery, give it its place; return None.
+    made: PackageFiles,
+    out: Path,
+    held: dict[str, tuple[str, ...]],
+    before: BatteryResults | None,
+) -> tuple[dict[str, tuple[str, ...]] | None, BatteryResults]:
+    """Write a package, run its battery, give it its place; return None and the results.
 
     Where a check fails that a limit prevents, return part -> limits: the package is not placed.
     `held`: the limits that it has; a check that fails in spite of its limit ends the command.
+    `before`: results with fewer limits.  More limits have the original run in more uses, so that
+    only what failed is tried again.
     """
     scratch = write_new_folder(out, made.files)
     try:
-        results = battery_process.run(scratch, made.module)
+        again = battery_process.failed_names(before) if before else []
+        results = before
+        if results is None or again:
+            found = battery_process.run(scratch, made.module, _say, only=again)
+            results = battery_process.joined(before, found)
         untried = {part: winner.untried for part, winner in made.parts.items()}
         limits = battery_process.limits_of(results, untried)
         if joined(held, limits) != held:
-            return limits
+            return limits, results
         failed = battery_process.failed_checks(results)
         if failed:
             raise NothingToShipError(
@@ -112,15 +124,17 @@ def _tried(
     if battery_process.is_untried(results):
         lines.append("untried: run the command again where the kernels' device is")
     _say(*lines, f"{out}: {made.name} {made.version}, imported as {made.module}")
-    return None
+    return None, results
 
 
 def _check(path: Path, device: str | None) -> int:
     wheel = path if path.is_file() else wheels.build(opened(path), "jit", "v3")[0]
     with installed_package.environment(wheel) as installed:
         package = opened(installed.folder)
-        results = battery_process.run(installed.folder, package.module, device, installed.python)
-    _say(*battery_process.table(results), *battery_process.summary_lines(results))
+        results = battery_process.run(
+            installed.folder, package.module, _say, device=device, python=installed.python
+        )
+    _say(*battery_process.summary_lines(results))
     return ExitStatus.NEGATIVE if battery_process.failed_checks(results) else ExitStatus.DONE
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from planted_winners import bare_winner
 
-from actors.adopt.check import Check, check
+from actors.adopt.check import check
+from actors.adopt.check_result import Check
 from actors.adopt.fit import fit
 from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile

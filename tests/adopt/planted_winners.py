@@ -12,7 +12,7 @@ from actors.adopt.taken_tasks import TakenTask
 from actors.adopt.task_proof import load_task
 from actors.release.composition import drop_in_source
 from protocol.layouts import Nest
-from protocol.release import Judged, Release
+from protocol.release import Judged, Limit, Release
 
 ONCE = "torch.tanh(x * self.weight) + {shift}"
 MANY = "sum(torch.tanh(x * self.weight) for _ in range({repeats})) / {repeats} + {shift}"
@@ -55,16 +55,19 @@ def winner_file(
     source: str,
     gradients: tuple[int, ...] | None = None,
     shapes: Sequence[tuple[int, ...]] = (),
+    limits: Sequence[Limit] = (),
 ) -> str:
     """Return the file of a winner of `task` as a run would write it.
 
     `gradients`: judged with backward.  `shapes`: of the first input in further judged cases.
+    `limits`: all of them, where the run was stopped before it tried the winner's uses.
     """
     names = load_task(task, "planted")
     model, inputs = names["Model"](), names["get_inputs"]()
     first = _judged(model, inputs, gradients)
     more = [_judged(model, [torch.randn(shape), *inputs[1:]], gradients) for shape in shapes]
-    return drop_in_source(task, source, Release(judged=first, more_judged=tuple(more)))
+    release = Release(judged=first, more_judged=tuple(more), limits=tuple(limits))
+    return drop_in_source(task, source, release)
 
 
 def _judged(

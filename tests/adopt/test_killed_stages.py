@@ -10,7 +10,7 @@ import pytest
 from killed_stages import run_stage
 from planted_winners import candidate, winner_file
 
-from actors.adopt.check import Check
+from actors.adopt.check_result import Check
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.look import Look

@@ -70,3 +70,46 @@ def test_parts_of_unlike_blocks_are_one_task(tmp_path: Path) -> None:
     assert ("tiles",) == found["Tiles"]  # its argument is a torch.Size
     names = [each.name for each in (*result.tasks, *result.not_taken)]
     assert len(set(names)) == len(names)
+
+
+TWICE = """\
+import torch
+class Keeps(torch.nn.Module):  # as diffusers' down blocks
+    def forward(self, x):
+        x = torch.tanh(x) * 2
+        y = torch.sigmoid(x) + 1
+        return y, (x, None, y)
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keeps = Keeps()
+    def forward(self, x):
+        y, (x, _, z) = self.keeps(x)
+        return y * x + z
+def build():
+    return Model().eval()
+def batches():
+    for _ in range(3):
+        yield (torch.randn(64, 64),), {}
+"""
+
+
+def test_a_module_that_returns_a_tensor_twice_becomes_a_task(tmp_path: Path) -> None:
+    """Before: "the task's result has other shapes than the module's"."""
+    (tmp_path / "twice.py").write_text(TWICE)
+    folder = looked_at(tmp_path / "twice.py", tmp_path / "out", 3)
+    (task,) = take(folder, options("keeps"), silent).tasks
+    assert (0, 1, -1, 0) == task.outputs
+    source = (folder.path / task.file).read_text(encoding="utf-8")
+    folder.write_text("given.py", bare_winner(source, "return super().forward(x, *rest)", task))
+    fit(folder, [], {"keeps": folder.path / "given.py"}, silent)
+    package, model = load_package(folder), ModelFile(tmp_path / "twice.py").build()
+    value = torch.randn(64, 64)
+    with torch.no_grad():
+        plain = model.keeps(value)
+        package.fit(model)
+        y, (x, nothing, z) = model.keeps(value)
+    assert 1 == package.report(model)["keeps"]["kernel"]
+    assert (y is z, nothing) == (True, None)
+    assert torch.equal(y, plain[0])
+    assert torch.equal(x, plain[1][0])

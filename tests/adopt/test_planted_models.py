@@ -9,7 +9,7 @@ import pytest
 import torch
 from planted_models import checked, kinds_of
 
-from actors.adopt.check import Check
+from actors.adopt.check_result import Check
 from actors.adopt.stage_folder import StageFolder
 
 REASONS = {

@@ -17,6 +17,7 @@ from actors.adopt.model_report import no_winner_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.take import take
 from actors.adopt.taken_tasks import NotTaken, Take
+from actors.adopt.task_proof import CallTimes
 from actors.adopt.task_runs import run_outcome
 
 FILE = Path(__file__).parent / "models" / "planted.py"
@@ -57,32 +58,56 @@ def test_a_task_is_timed_alone_with_hooks_as_in_the_model(
 ) -> None:
     """Hooks take as long as a small operation: with them on one side only, tasks were refused."""
     hooks: list[tuple[int, int]] = []
-    own = task_making.call_us
+    own = task_making.calls_us
 
-    def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:
-        for module in (call.func for call in calls):  # type: ignore[attr-defined]
+    def calls_us(
+        sides: Sequence[Sequence[Callable[[], object]]], device: torch.device
+    ) -> list[float]:
+        for module in (call.func for calls in sides for call in calls):  # type: ignore[attr-defined]
             hooks.append((len(module._forward_pre_hooks), len(module._forward_hooks)))
-        return own(calls, device)
+        return own(sides, device)
 
-    monkeypatch.setattr(task_making, "call_us", call_us)
+    monkeypatch.setattr(task_making, "calls_us", calls_us)
     assert take_quickly(folder, "fast.*").tasks
     assert {(1, 1)} == set(hooks)
 
 
-def test_a_module_whose_python_takes_the_time_becomes_a_task(
+def timed(
+    monkeypatch: pytest.MonkeyPatch, *, task_us: float, module_us: float, in_model_us: float
+) -> None:
+    """Give a call these times."""
+    maker = task_making.TaskMaker
+    monkeypatch.setattr(maker, "_alone_us", lambda *given: (task_us, module_us))
+    monkeypatch.setattr(maker, "_cold_us", lambda *given: task_us)
+    monkeypatch.setattr(maker, "_in_model_us", lambda *given: in_model_us)
+
+
+def test_a_task_that_is_slower_than_its_module_is_refused(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task's text is without it: in the model a call may take as long as the module alone."""
-    monkeypatch.setattr(task_making.TaskMaker, "_alone_us", lambda *given, **named: 15.0)
-    monkeypatch.setattr(task_making.TaskMaker, "_in_model_us", lambda *given: 23.0)
-    monkeypatch.setattr(task_making, "call_us", lambda *given: 21.0)
+    """A kernel that is faster than such a task would bring the model nothing."""
     narrow = msgspec.structs.replace(options("fast.*"), max_gap=0.2)
-    (task,) = take(folder, narrow, silent).tasks
-    assert (15.0, 21.0, 23.0) == (
-        task.proof.alone_us,
-        task.proof.alone_cold_us,
-        task.proof.in_model_us,
-    )
-    monkeypatch.setattr(task_making, "call_us", lambda *given: 16.0)
+    timed(monkeypatch, task_us=24.0, module_us=21.0, in_model_us=10.0)
+    (task,) = take(folder, narrow, silent).tasks  # the machine was slower when it was alone
+    assert CallTimes(24.0, 24.0, 21.0, 10.0) == task.proof.times
+    timed(monkeypatch, task_us=26.0, module_us=21.0, in_model_us=26.0)
     (refused,) = take(folder, narrow, silent).not_taken
-    assert "alone it takes 15 to 16 µs, in the model 23 µs" in refused.reason
+    assert "its task takes 26 µs alone, the module 21 µs" in refused.reason
+
+
+def test_of_a_call_that_is_slower_in_the_model_only_its_own_part_can_be_won(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: refused. Cold caches around a call are the model's, and its share is without them."""
+    wanted = msgspec.structs.replace(options("fast.*"), max_gap=0.2)
+    shares = []
+    for in_model_us in (20.0, 40.0):
+        timed(monkeypatch, task_us=20.0, module_us=20.0, in_model_us=in_model_us)
+        (task,) = take(folder, wanted, silent).tasks
+        shares.append((task.share, task.free_share))
+    assert [each / 2 for each in shares[0]] == list(shares[1])
+    chosen = msgspec.structs.replace(wanted, patterns=(), min_share=0.01, top=100)
+    timed(monkeypatch, task_us=20.0, module_us=20.0, in_model_us=2e7)
+    taken = take(folder, chosen, silent)
+    assert not taken.tasks
+    assert any("0% of it is its own: its share is 0.0%" in e.reason for e in taken.not_taken)

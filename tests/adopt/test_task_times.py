@@ -15,7 +15,7 @@ from actors.adopt.model_state import KeptState
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import Options
 from actors.adopt.task_making import ModelSteps, TaskMaker
-from actors.adopt.task_proof import LEAST_CALLS, SERIES, call_us
+from actors.adopt.task_proof import LEAST_CALLS, SERIES, calls_us
 
 
 def test_slow_calls_are_timed_a_few_times_however_many_take_turns(
@@ -29,9 +29,11 @@ def test_slow_calls_are_timed_a_few_times_however_many_take_turns(
         made.append(number)
         time.sleep(0.01)
 
-    found = call_us([functools.partial(slow, number) for number in range(64)], torch.device("cpu"))
-    assert list(range(SERIES * LEAST_CALLS)) == made  # each has weights of its own
-    assert 0.0 < found < 1e4  # a thread that sleeps does not work
+    turns = [[functools.partial(slow, 100 * side + turn) for turn in range(64)] for side in (0, 1)]
+    found = calls_us(turns, torch.device("cpu"))
+    each_turn = range(SERIES * LEAST_CALLS)  # each has weights of its own, the sides in turn
+    assert [100 * side + turn for turn in each_turn for side in (0, 1)] == made
+    assert all(0.0 < us < 1e4 for us in found)  # a thread that sleeps does not work
 
 
 def test_the_time_in_the_model_is_that_of_a_call_that_nothing_interrupted(

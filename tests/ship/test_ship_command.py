@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from package_samples import PLAIN_KERNELS, winner_file
 from actors.ship import battery_process, stages
 from actors.ship.errors import ShipError
 from actors.ship.package import check_license, checked_name, opened
+from scripts.ship import main
 
 TOP = Path(__file__).parents[2]
 SHIP = (sys.executable, str(TOP / "scripts" / "ship.py"))
@@ -68,6 +70,30 @@ def test_a_check_that_fails_in_spite_of_its_limit_ends_the_command() -> None:
     found = battery_process.limits_of(results(values="passed", compile="failed"))
     assert {"gate": ("compile", "threads")} == stages.joined({"gate": ("threads",)}, found)
     assert found == stages.joined(found, found)
+
+
+def test_with_more_limits_only_what_failed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A battery takes minutes for a large module, and a limit takes kernels out of one use only."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    tried: list[tuple[str, ...]] = []
+
+    def run(folder: Path, module: str, say: object, *, only: tuple[str, ...] = ()) -> object:
+        tried.append(tuple(only))
+        if not only:
+            return results(values="passed", compile="failed", threads="failed", export="passed")
+        return results(**dict.fromkeys(only, "passed"))
+
+    monkeypatch.setattr(battery_process, "run", run)
+    monkeypatch.chdir(tmp_path)
+    assert 0 == main(["gate.py", "--name", "g"])
+    assert [(), ("compile", "threads")] == tried
+    found = msgspec.json.decode((tmp_path / "dist/g/g/battery.json").read_bytes())
+    outcomes = {name: row["outcome"] for name, row in found["parts"]["gate"].items()}
+    assert dict.fromkeys(["values", "compile", "threads", "export"], "passed") == outcomes
+    held = json.loads((tmp_path / "dist/g/g/provenance.json").read_text())["parts"]["gate"]
+    assert ["compile", "threads"] == held["original_runs_in"]
 
 
 def results(**outcomes: str) -> battery_process.BatteryResults:
@@ -139,5 +165,8 @@ def test_a_package_is_placed_after_its_battery(tmp_path: Path) -> None:
 def test_wrong_kernels_are_not_shipped(tmp_path: Path) -> None:
     """Kernels with wrong values: status 1, one line with the check, nothing on disk."""
     winner_file(tmp_path, PLAIN_KERNELS.format(scale=1.5))
-    refused(ship(tmp_path, "gate.py", "--name", "g"), 1, "gate, values", "the error is")
+    done = ship(tmp_path, "gate.py", "--name", "g")
+    assert "gate  values             failed" in done.stdout  # a line for each check as it ends
+    done.stdout = ""
+    refused(done, 1, "gate, values", "the error is")
     assert ["gate.py"] == [path.name for path in tmp_path.rglob("*") if path.is_file()]

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import torch
+
+from .random_fills import large_fills
 
 ERROR_FACTOR = 8.0  # a kernel's error may be so many times the original's own
 FLOORS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -22,6 +25,9 @@ class Subject:
 
     def __init__(self, part, device):
         self.part, self.device = part, device
+        self.is_on_card = torch.device(device).type == "cuda"
+        if self.is_on_card:
+            construct_quickly(part.drop_in._Guard)
         self.is_first = True  # whether its winner is the first one of this process
 
     def plain(self):
@@ -38,11 +44,15 @@ class Subject:
 
     def _construct(self, kind):
         torch.manual_seed(1)
-        return kind(*move(list(self.part.get_init_inputs()), self.device)).to(self.device)
+        with large_fills(on_card=self.is_on_card):
+            made = kind(*move(list(self.part.get_init_inputs()), self.device))
+        return made.to(self.device)
 
     def inputs(self, seed=0):
         torch.manual_seed(seed)
-        return move(list(self.part.get_inputs()), self.device)
+        with large_fills(on_card=self.is_on_card):
+            drawn = list(self.part.get_inputs())
+        return move(drawn, self.device)
 
     def tensors(self, module, inputs):
         """Return the operator's arguments for a module and inputs."""
@@ -79,6 +89,19 @@ class Subject:
             assert stats["kernel"] > before, f"the kernels did not run: {list(stats['reasons'])}"
         elif not kernels:
             assert stats["kernel"] == before, "the kernels ran"
+
+
+@functools.cache
+def construct_quickly(guard):
+    """Have a guard's modules draw large values on the card, as those of a subject do."""
+    construct = guard.construct
+
+    @functools.wraps(construct)
+    def quickly(*arguments):
+        with large_fills(on_card=True):
+            construct(*arguments)
+
+    guard.construct = quickly
 
 
 def call(module, inputs):

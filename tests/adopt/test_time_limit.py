@@ -1,0 +1,165 @@
+"""`--max-minutes`: each stage ends in its time with the best of what is known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from planted_winners import ONCE, candidate, winner_file
+from quick_stages import looked_at, options, silent, take_quickly
+
+from actors.adopt import task_runs
+from actors.adopt.check import NO_TIME, check
+from actors.adopt.check_process import check_apart
+from actors.adopt.errors import AdoptError
+from actors.adopt.fit import fit, load_package
+from actors.adopt.model_file import ModelFile
+from actors.adopt.model_report import verdict_line
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.step_timing import timed_steps
+from actors.adopt.take import NO_TIME as NO_TIME_TO_TAKE
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import TakenTask
+from actors.adopt.time_limit import TimeLimit, clock_text
+from protocol.directives import waiting_directives
+from protocol.release import LIMITS, Limit
+
+TOP = Path(__file__).parents[2]
+FILE = Path(__file__).parent / "models" / "planted.py"
+RUN = """\
+import pathlib, sys, time
+run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
+run.mkdir(parents=True)
+(run / "stark.toml").write_text("")
+while KIND != "quick" and not (KIND == "finishing" and list(run.glob("directives/*.json"))):
+    time.sleep(0.02)
+sys.exit(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
+    return looked_at(FILE, tmp_path_factory.mktemp("stages"), 3)
+
+
+def tasks_named(folder: StageFolder, names: Sequence[str]) -> Iterator[TakenTask]:
+    """Yield tasks of their own texts, that stand for nothing."""
+    (first,) = take_quickly(folder, "fast.*").tasks
+    for name in names:
+        folder.write_text(f"tasks/{name}.py", f"# {name}\n")
+        yield msgspec.structs.replace(first, name=name, file=f"tasks/{name}.py")
+
+
+def run_kinds(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch, kinds: Sequence[str], seconds: float
+) -> list[str]:
+    """Run a task of each kind within a time; return the lines."""
+    said: list[str] = []
+    kinds_left = iter(kinds)
+
+    def command() -> tuple[str, ...]:
+        return (sys.executable, "-c", RUN.replace("KIND", repr(next(kinds_left))))
+
+    monkeypatch.setattr(task_runs, "supervisor", command)
+    monkeypatch.setattr(task_runs, "LEAST_RUN_S", 0.5)
+    names = [f"{kind}_{number}" for number, kind in enumerate(kinds)]
+    tasks = list(tasks_named(folder, names))
+    task_runs.run_tasks(folder, tasks, 4 * len(tasks), [], said.append, TimeLimit(seconds))
+    return said
+
+
+def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends by itself then; a run that ended early leaves its time to the others."""
+    monkeypatch.setattr(task_runs, "CONFIRM_S", 100.0)
+    said = run_kinds(folder, monkeypatch, ["quick", "finishing"], 12.0)
+    assert [f"{name}: 4 attempts, 0:" for name in ("quick_0", "finishing_1")] == [
+        line[: line.index(":", line.index(", "))] + ":" for line in said[:2]
+    ]
+    assert ["finishing_1: the time for attempts is over, the best is judged again"] == said[2:]
+    assert [] == waiting_directives(folder.path / "runs" / "quick_0")
+    (asked,) = waiting_directives(folder.path / "runs" / "finishing_1")
+    assert "finish" == asked.verb
+
+
+def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command itself ends in its time, with a line for each task."""
+    said = run_kinds(folder, monkeypatch, ["endless", "quick"], 0.6)
+    assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
+
+
+def test_take_without_time_says_so_of_each_module(folder: StageFolder) -> None:
+    taken = take(folder, options("fast.*"), silent, TimeLimit(0.0))
+    assert [NO_TIME_TO_TAKE] == [each.reason for each in taken.not_taken]
+    assert not taken.tasks
+
+
+def with_a_winner(folder: StageFolder, limits: Sequence[Limit] = ()) -> None:
+    (task,) = take_quickly(folder, "fast.*").tasks
+    source = (folder.path / task.file).read_text()
+    text = winner_file(source, candidate(ONCE.format(shift=0.1)), limits=limits)
+    folder.write_text("given.py", text)
+    fit(folder, [], {"fast": folder.path / "given.py"}, silent)
+
+
+@pytest.mark.parametrize(("limits", "kernels"), [(LIMITS, 4), (("second instance",), 1)])
+def test_a_winner_of_a_run_without_time_to_confirm_runs_in_all_modules(
+    folder: StageFolder, limits: Sequence[Limit], kernels: int
+) -> None:
+    """Nobody tried a second instance: the check does. One that was found wrong stays alone."""
+    with_a_winner(folder, limits)
+    package, model = load_package(folder), ModelFile(FILE).build()
+    package.fit(model)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model(torch.randn(512, 64))
+    assert kernels == sum(each["kernel"] for each in package.report(model).values())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_check_without_time_names_the_winners_that_it_did_not_try(folder: StageFolder) -> None:
+    with_a_winner(folder)
+    result = check(folder, 0.1, {}, silent, TimeLimit(0.0))
+    assert [("fast", NO_TIME)] == [(trial.name, trial.reason) for trial in result.trials]
+    assert f"Nothing is kept: fast: {NO_TIME}." == verdict_line(result)
+
+
+def test_a_check_that_does_not_come_to_a_result_is_ended(folder: StageFolder) -> None:
+    with_a_winner(folder)
+    with pytest.raises(AdoptError, match="the time was over before the check had a result"):
+        check_apart(folder, 1.0, silent, TimeLimit(0.1))
+
+
+def test_long_steps_are_compared_on_some_of_the_batches() -> None:
+    """Six rounds of A B B A over all batches would take 240 s of 20."""
+    steps = [lambda number=number: number for number in range(8)]
+    assert [0, 2, 5] == [step() for step in timed_steps(steps, 6.5, 20.0)]
+    assert [0] == [step() for step in timed_steps(steps, 1e4, 20.0)]
+    assert steps == timed_steps(steps, 0.01, 20.0)
+
+
+def test_a_model_file_that_hangs_is_ended(tmp_path: Path) -> None:
+    """A build() that waits for the network, say: the command ends with a sentence and status 3."""
+    (tmp_path / "m.py").write_text(
+        "import time\ndef build():\n    time.sleep(600)\ndef batches():\n    return []\n"
+    )
+    command = [sys.executable, str(TOP / "scripts" / "adopt.py"), "all", "m.py"]
+    done = subprocess.run(
+        [*command, "--max-minutes", "0.02"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert 3 == done.returncode, done.stderr
+    assert "adopt: the time was over in `look` (--max-minutes 0.02)" in done.stderr
+
+
+def test_clock_text() -> None:
+    assert ["0:00", "1:05", "75:30"] == [clock_text(each) for each in (0.9, 65, 4530)]
