@@ -30,6 +30,7 @@ _QUOTES = re.compile(
     rf"from\s+{_CODE.format('start')}\s+(?:to|through)\s+{_CODE.format('stop')}", re.I
 )
 _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
+_WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
 FORMS = (
     "'lines 12-40', 'function NAME', 'class NAME', or 'from `first line` to `last line`' with whole"
@@ -69,6 +70,7 @@ class ShownLines:
             (_QUOTE, self._by_quotes),
             (_NAME, self._by_name),
             (_NUMBERS, self._by_numbers),
+            (_WHOLE, lambda _match: (1, len(self.lines))),
         ):
             match = form.match(text)
             note = _note_after(text, match) if match else None
