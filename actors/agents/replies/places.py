@@ -32,6 +32,7 @@ _QUOTES = re.compile(
 _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
 _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
+_FURTHER = re.compile(r"(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d", re.I)  # "(and 12)"
 FORMS = (
     "'lines 12-40', 'function NAME', 'class NAME', or 'from `first line` to `last line`' with whole"
     " lines in backticks"
@@ -158,7 +159,8 @@ def _note_after(text: str, match: re.Match[str]) -> str | None:
     if not rest or rest in (".", ":"):
         return ""
     note = _NOTE.fullmatch(rest)
-    return (note["note"] or note["aside"] or "").strip() if note else None
+    words = (note["note"] or note["aside"] or "").strip() if note else None
+    return None if words and _FURTHER.match(words) else words
 
 
 def _listed(values: Sequence[object]) -> str:

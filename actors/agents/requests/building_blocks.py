@@ -38,14 +38,20 @@ def _shown(cards: tuple[Card, ...], work: MakePlan | Write | Repair | Solve) -> 
     least, time = attainable_us(work.reference), work.node.score_us
     needed = {card.needs for card in cards}
     first = next((card for card in cards if card.name not in needed), None)
-    is_far = bool(least) and time is not None and time >= FAR * least
-    if first is None or not is_far or not techniques_in(first.whole_code) - techniques_in(source):
+    if first is None or least is None or time is None or time < FAR * least:
+        return ()
+    if not _techniques(first) - techniques_in(source):
         return ()
     return _with_needed([first], cards)
 
 
 def _is_about(card: Card, text: str) -> bool:
     return bool(techniques_in(card.code) & techniques_in(text))
+
+
+def _techniques(card: Card) -> set[str]:
+    """Return the card's own techniques, or those of the functions that it calls."""
+    return techniques_in(card.code) or techniques_in(card.whole_code)
 
 
 def _with_needed(chosen: list[Card], cards: tuple[Card, ...]) -> tuple[Card, ...]:
