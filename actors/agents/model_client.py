@@ -23,7 +23,13 @@ from actors.agents.models.model import (
     RequestTooLongError,
 )
 from actors.agents.person import Person
-from actors.agents.replies.replies import REFUSALS, Reply, ReplyProblem, parse_reply
+from actors.agents.replies.replies import (
+    REFUSALS,
+    Reply,
+    ReplyProblem,
+    is_open_ended,
+    parse_reply,
+)
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import problem_prompt
 from actors.agents.requests.request import Request
@@ -197,6 +203,6 @@ def _read_reply(call: Call, read: Callable[[Reply], T | ReplyProblem]) -> T | Re
         if cannot:
             return ReplyProblem(reason=" ".join(cannot.split()), is_final=True, gives_up_on=scope)
     found = read(reply)
-    if isinstance(found, ReplyProblem) and cut:
+    if cut and (isinstance(found, ReplyProblem) or is_open_ended(reply)):
         return ReplyProblem(reason=f"the reply was cut off after {call.output_tokens} tokens")
     return found

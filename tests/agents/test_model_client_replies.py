@@ -144,15 +144,20 @@ def test_a_refusal_says_what_it_gives_up_on(tmp_path: Path, heading: str, scope:
 
 @pytest.mark.parametrize(
     ("reply", "stop", "reason"),
-    [("", "end_turn", "no words"), (GOOD_CODE[:200], "max_tokens", "cut off")],
+    [
+        ("", "end_turn", "no words"),
+        (GOOD_CODE[:200], "max_tokens", "cut off"),
+        (GOOD_CODE.removesuffix("```\n"), "max_tokens", "cut off"),  # parses, may not be all
+        ("## Edits\n\n### line 7\n```cpp\n        break;\n```\n", "max_tokens", "cut off"),
+    ],
 )
 def test_empty_and_cut_replies_are_asked_again_once(
     tmp_path: Path, reply: str, stop: str, reason: str
 ) -> None:
-    """An empty reply, or half a file, gets one more try and then a clear reason."""
+    """An empty reply, or half of one, gets one more try and then a clear reason."""
     model, context = RecordedModel(reply, reply, stop=stop), FakeContext()
 
-    result = Coder(client_of(model, tmp_path), 1000).work(write(PLAN), context)
+    result = Coder(client_of(model, tmp_path), 1000, "compact").work(write(PLAN), context)
 
     assert isinstance(result, ReplyUnusable)
     assert reason in result.reason

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.agents.cards.card import BOTTLENECKS, MAX_CARD_BYTES, load_cards
+from actors.agents.cards.card import BOTTLENECKS, MAX_CARD_BYTES, MAX_PLACES, load_cards
 from actors.agents.cards.selection import (
-    MAX_CARDS,
     card_lines,
     choose_cards,
     floor_bottleneck,
@@ -59,7 +58,7 @@ def chosen(
 def test_laws_of_the_choice(
     statements: list[str], device: Device, backend: Backend, row: int, bottleneck: str
 ) -> None:
-    """At most three cards, none twice, all run on the device and fit the rows; always the same."""
+    """At most three places, none twice, all run on the device and fit the rows; always the same."""
     source, inputs = source_of(*statements), f"float32[8, {row}]"
     task = Task(name="t", source=source, device=device.kind, backend=backend)
     reference = Reference(eager_us=1.0, device=device, inputs=inputs)
@@ -67,7 +66,7 @@ def test_laws_of_the_choice(
     operations = set(task_operations(source, inputs))
     known = longest_row(inputs, "", task_operations(source, inputs))  # of attention it is not
 
-    assert len(cards) <= MAX_CARDS
+    assert sum(card.places for card in cards) <= MAX_PLACES
     assert len({card.name for card in cards}) == len(cards)
     assert all(card.backend == backend and runs_on(card, device) for card in cards)
     assert all(set(card.operations) & (operations | {"any"}) for card in cards)
@@ -77,7 +76,7 @@ def test_laws_of_the_choice(
     assert cards == choose_cards(
         task, reference, bottleneck=bottleneck, cards=reversed(load_cards())
     )
-    assert len("\n".join(card_lines(cards)).encode()) <= MAX_CARDS * MAX_CARD_BYTES
+    assert len("\n".join(card_lines(cards)).encode()) <= MAX_PLACES * MAX_CARD_BYTES
 
 
 HOPPER_HALF = ["cuda-cublaslt-epilogue", "cuda-tma-tile", "cuda-wgmma-half"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.agents.cards.card import Card, CardError, with_needed_code
-from actors.agents.cards.selection import MAX_CARDS, choose_cards
+from actors.agents.cards.card import MAX_PLACES, Card, CardError, with_needed_code
+from actors.agents.cards.selection import choose_cards
 from protocol.values import Device, Reference, Task
 
 H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
@@ -75,7 +75,7 @@ def test_what_a_shown_card_needs_is_shown_before_it(
     ]
     shown = chosen(cards)
 
-    assert len(shown) <= MAX_CARDS
+    assert len(shown) <= MAX_PLACES
     for each in cards:
         if each.title in shown and each.needs:
             before = shown[: shown.index(each.title)]

@@ -31,7 +31,9 @@ BOTTLENECKS = ("memory", "compute", "launch", "latency")
 CPU_ARCHITECTURES = ("cpu", "avx2", "avx512f", "amx_tile", "asimd", "sve")
 NOT_MEASURED = "not measured"
 KEYS = ("title", "backend", "architecture", "operations", "bottleneck", "source", "effect")
-OPTIONAL_KEYS = ("row", "needs", "dtype")
+MAX_PLACES = 3  # of a request; each is `MAX_CARD_BYTES`
+PLACES = tuple(str(number + 1) for number in range(MAX_PLACES))
+OPTIONAL_KEYS = ("row", "needs", "dtype", "places")
 CUDA_ARCHITECTURE = re.compile(r"sm_(\d+)(a|\+)")
 ROW_BOUND = re.compile(r"(?P<least>\d*)(?P<sign>[+-])(?P<most>\d*)")
 SPEEDUP = re.compile(r"(\d+(?:\.\d+)?)x torch")
@@ -60,6 +62,7 @@ class Card(Value, frozen=True, kw_only=True):
     dtype: str = ""  # of the inputs for which it helps; "": any
     needs: str = ""  # the name of the card whose functions this one calls
     needed_code: str = ""
+    places: int = 1  # of a request; more: a whole kernel to begin with, too long for one
     text: str
     code: str
 
@@ -133,9 +136,12 @@ def parse_card(name: str, text: str) -> Card:
     fence, lines = code[0]
     size = len(text.encode("utf-8"))
     row = header.get("row", "")
+    places = header.get("places", "1")
+    most = MAX_CARD_BYTES * int(places) if places in PLACES else MAX_CARD_BYTES
     bound = ROW_BOUND.fullmatch(row)
     problems = {
-        f"it has {size} bytes, more than {MAX_CARD_BYTES}": size > MAX_CARD_BYTES,
+        f"it has {size} bytes, more than {most}": size > most,
+        f"places: {places} is not a number up to {MAX_PLACES}": places not in PLACES,
         f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
         f"its name does not begin with its backend, {header['backend']}": not name.startswith(
             f"{header['backend']}-"
@@ -166,6 +172,7 @@ def parse_card(name: str, text: str) -> Card:
         most_row=int(bound["most"]) if bound and bound["most"] else None,
         dtype=header.get("dtype", ""),
         needs=header.get("needs", ""),
+        places=int(places),
         text=body.strip("\n"),
         code=lines,
     )

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from actors.agents.cards.card import (
     ANY_OPERATION,
     CUDA_ARCHITECTURE,
+    MAX_PLACES,
     NOT_MEASURED,
     Card,
     load_cards,
@@ -32,7 +33,6 @@ from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
 from protocol.values import Backend, Device, Reference, Task
 
-MAX_CARDS = 3
 SPLIT_PRODUCT_GAIN = 4.0  # three bfloat16 products beside one in float32, on an H100
 LAUNCH_BOUND = ("launch", "latency")
 FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
@@ -95,7 +95,8 @@ def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[
     """Return the card behind those that it needs, without those chosen; [] without place."""
     needed = needed_cards(card, fitting)
     added = [each for each in (*needed, card) if each not in chosen]
-    has_place = len(chosen) + len(added) <= MAX_CARDS and bool(needed) == bool(card.needs)
+    places = sum(each.places for each in (*chosen, *added))
+    has_place = places <= MAX_PLACES and bool(needed) == bool(card.needs)
     return added if has_place and card in added else []
 
 

@@ -23,6 +23,7 @@ TUNED_NAME = re.compile(r"""["'](\w+)["']\s*:""")
 MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
 INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
+FILE = re.compile(r"\b(([A-Za-z_]\w*)\.(py|cuh?|cpp|cc|hp?p?))\b")
 MAX_BYTES = 256 * 1024  # ten times the largest kernel seen; messages and run.db can hold it
 
 
@@ -42,8 +43,18 @@ def _whole_file(reply: Reply) -> EditedSource | ReplyProblem:
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
-    problem = candidate_problem(source)
+    problem = candidate_problem(source) or _other_file(source, reply)
     return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
+
+
+def _other_file(source: str, reply: Reply) -> str:
+    """Return what is wrong where an answer is in several files: a candidate is one; else ""."""
+    imported = python_source.imported_modules(source)
+    for section in reply.sections:
+        for file, name, ending in FILE.findall(f"{section.title}\n{section.text}"):
+            if name in imported if ending == "py" else re.search(rf"""["']{file}["']""", source):
+                return f"the code needs another file, {file}: put all of it into one"
+    return ""
 
 
 def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
@@ -73,6 +84,8 @@ def candidate_problem(source: str) -> str:
         return f"the code is no Python: {module}"
     if not python_source.defines_class(module, "ModelNew"):
         return "the code defines no class ModelNew"
+    if "" in python_source.imported_modules(source):
+        return "the code imports from beside itself (from . import …): put all of it into one file"
     return unexpanded_macro(source)
 
 

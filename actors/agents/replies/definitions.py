@@ -25,6 +25,7 @@ _TYPE = re.compile(
     r"\b(?:struct|class|union)\s+(?:__\w+\([^)]*\)\s+|alignas\([^)]*\)\s+)?(\w+)[^;{}()=]{0,300}\{"
 )
 _BODY = re.compile(r"(?:(?:const|noexcept|override|final)\b|\s)*(?:->[\s\w:<>,*&]+)?\{")
+_MACRO_CALL = re.compile(r"\s*(?!__|alignas)[A-Za-z_]\w*\s*\(.*\)\s*")
 _KEYWORDS = frozenset(
     ["if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "decltype", "asm"]
 )
@@ -80,8 +81,10 @@ def _cpp_definitions(lines: Sequence[str], first: int) -> Iterator[Definition]:
         end = closing.get(brace) if brace is not None else None
         if end is None:
             continue
-        start = _head_of(read, text.count("\n", 0, match.start()))
-        stop = text.count("\n", 0, end)
+        line = text.count("\n", 0, match.start())
+        start, stop = _head_of(read, line), text.count("\n", 0, end)
+        if any(_MACRO_CALL.fullmatch(above) for above in read[start:line]):
+            continue  # a registration of its own, or a part of the head
         yield Definition(
             name=match.group(1), first=first + start, last=first + stop, is_class=is_class
         )

@@ -55,14 +55,14 @@ class EditedSource(Value, frozen=True, kw_only=True):
 
 
 def has_edits(reply: Reply) -> bool:
-    """Whether a reply answers with edits."""
-    return any(section.name in (EDITS, EDIT) for section in reply.sections)
+    """Whether a reply answers with edits: a heading that names a place in prose is none."""
+    return any(one.name == EDITS or (one.name == EDIT and one.blocks) for one in reply.sections)
 
 
 def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     """Return the shown source with the reply's edits in it, or what is unclear about them."""
     edits: list[Edit] = []
-    for section in reply.sections:
+    for section in _answering(reply):
         if section.name == EDITS and section.blocks:
             return ReplyProblem(
                 reason="a block under '## Edits' has no heading that names its place, such as"
@@ -78,6 +78,12 @@ def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProble
     return _applied(edits, shown)
 
 
+def _answering(reply: Reply) -> list[ReplySection]:
+    """Return the sections from '## Edits' on, and before it those places that have a block."""
+    first = next((n for n, one in enumerate(reply.sections) if one.name == EDITS), 0)
+    return [one for n, one in enumerate(reply.sections) if n >= first or one.blocks]
+
+
 def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     title = section.title
     insertion, verb = _INSERTION.fullmatch(title), _VERB.fullmatch(title)
@@ -91,6 +97,8 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
         return ReplyProblem(
             reason=f"the edit '### {title}' has {len(section.blocks)} blocks: it needs {wanted}"
         )
+    if not deletes and not section.blocks[0].is_closed:
+        return ReplyProblem(reason=f"the block of the edit '### {title}' was never closed")
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
     question = "is a difference" if not deletes and section.blocks[0].language == "diff" else ""

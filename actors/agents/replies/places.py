@@ -30,7 +30,9 @@ _QUOTES = re.compile(
     rf"from\s+{_CODE.format('start')}\s+(?:to|through)\s+{_CODE.format('stop')}", re.I
 )
 _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
+_WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
+_FURTHER = re.compile(r"(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d", re.I)  # "(and 12)"
 FORMS = (
     "'lines 12-40', 'function NAME', 'class NAME', or 'from `first line` to `last line`' with whole"
     " lines in backticks"
@@ -69,6 +71,7 @@ class ShownLines:
             (_QUOTE, self._by_quotes),
             (_NAME, self._by_name),
             (_NUMBERS, self._by_numbers),
+            (_WHOLE, lambda _match: (1, len(self.lines))),
         ):
             match = form.match(text)
             note = _note_after(text, match) if match else None
@@ -156,7 +159,8 @@ def _note_after(text: str, match: re.Match[str]) -> str | None:
     if not rest or rest in (".", ":"):
         return ""
     note = _NOTE.fullmatch(rest)
-    return (note["note"] or note["aside"] or "").strip() if note else None
+    words = (note["note"] or note["aside"] or "").strip() if note else None
+    return None if words and _FURTHER.match(words) else words
 
 
 def _listed(values: Sequence[object]) -> str:

@@ -41,6 +41,18 @@ def defines_class(module: ast.Module, name: str) -> bool:
     )
 
 
+def imported_modules(text: str) -> frozenset[str]:
+    """Return the first names of the modules that a text imports; "" for a relative import."""
+    module = parse(text)
+    names: set[str] = set()
+    for one in ast.walk(module) if isinstance(module, ast.Module) else ():
+        if isinstance(one, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in one.names)
+        elif isinstance(one, ast.ImportFrom):
+            names.add("" if one.level else (one.module or "").partition(".")[0])
+    return frozenset(names)
+
+
 def string_zones(text: str) -> tuple[tuple[int, int], ...]:
     """Return for each string over several lines the lines [first, last] that begin inside it.
 

@@ -27,14 +27,16 @@ SECTION_NAMES = (
 )
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
-_EDIT_HEADING = re.compile(r" {0,3}#{3,6}\s+(?P<title>.*?)[\s#]*")
+_LIST_MARK = r"(?:[-*+]|\d+[.)])\s+"
+_EDIT_HEADING = re.compile(rf" {{0,3}}(?:{_LIST_MARK})?(?P<mark>#{{2,6}})\s+(?P<title>.*?)[\s#]*")
+_WRAPPED = re.compile(r"(?P<mark>\*\*|\*|__|_|`)(?P<text>[^`*]+)(?P=mark)(?P<rest>.*)")
 # One that names a place surely: it heads an edit also where '## Edits' was forgotten.
 _PLACE_TITLE = re.compile(
     r"(?:(?:replace|change|delete|remove|insert|after|before)\s+)*(?:marked\s+)?"
     r"(?:span\s+\d|lines?\s+[\d`]|(?:function|method|kernel|class|struct)\s+[\w`]|from\s+`).*",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")
+_FENCE = re.compile(rf"(\s*(?:{_LIST_MARK})*)(`{{3,}}|~{{3,}})\s*([^`~\s]*)[^`]*")
 
 
 class ReplyProblem(Value, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ class FencedBlock(Value, frozen=True, kw_only=True):
 
     language: str  # the first word after the fence, lower case
     code: str
+    is_closed: bool = True
 
 
 class ReplySection(Value, frozen=True, kw_only=True):
@@ -76,10 +79,12 @@ class Reply(Value, frozen=True, kw_only=True):
 
         The last block that fits wins: a model that changes its mind corrects itself further down.
         Where no block fits, the first code under the heading is returned, so that its fault can be
-        named.
+        named.  Of other code only what stands behind the heading counts, if there is one: before
+        it are sketches.
         """
         named = [section for section in self.sections if section.name == name]
-        others = [section for section in self.sections if section.name != name]
+        behind = self.sections[self.sections.index(named[0]) :] if named else self.sections
+        others = [section for section in behind if section.name != name]
         fenced_code = [block.code for section in named for block in section.blocks]
         unfenced = [section.text + "\n" for section in named if not section.blocks]
         choices = (
@@ -112,10 +117,10 @@ def parse_reply(text: str) -> Reply:
     heads = [(0, "", "")]
     for number, line in enumerate(lines):
         if number not in in_block:
-            name, edit = _heading(line), _EDIT_HEADING.fullmatch(line)
-            is_below_edits = heads[-1][1] in (EDITS, EDIT)
-            if edit and not name and (is_below_edits or _PLACE_TITLE.fullmatch(edit["title"])):
-                heads.append((number, EDIT, edit["title"]))
+            name = _heading(line)
+            title = None if name else _edit_title(line, is_below=heads[-1][1] in (EDITS, EDIT))
+            if title is not None:
+                heads.append((number, EDIT, title))
             elif name is not None:
                 heads.append((number, name, ""))
     stops = [number for number, _, _ in heads[1:]] + [len(lines)]
@@ -124,6 +129,14 @@ def parse_reply(text: str) -> Reply:
         for (start, name, title), stop in zip(heads, stops, strict=True)
     ]
     return Reply(sections=tuple(sections))
+
+
+def is_open_ended(reply: Reply) -> bool:
+    """Whether more may have followed that would count: other edits, places, the rest of a block."""
+    return any(
+        section.name in ("anchors", EDITS, EDIT) or not all(b.is_closed for b in section.blocks)
+        for section in reply.sections
+    )
 
 
 def _section(
@@ -143,7 +156,12 @@ def _section(
         title=title,
         text="\n".join(prose).strip(),
         blocks=tuple(
-            FencedBlock(language=_language(lines[a]), code=_code(lines, a, b)) for a, b in spans
+            FencedBlock(
+                language=_language(lines[a]),
+                code=_code(lines, a, b),
+                is_closed=_is_closed(lines, a, b),
+            )
+            for a, b in spans
         ),
         joined_code=joined_code,
     )
@@ -162,6 +180,22 @@ def _heading(line: str) -> str | None:
     if name in SECTION_NAMES:
         return name
     return "" if line.lstrip().startswith("##") else None  # one # may be a comment
+
+
+def _edit_title(line: str, *, is_below: bool) -> str | None:
+    """Return the place that a heading names; None for another heading.
+
+    Below '## Edits' each smaller heading names one.  Emphasis around the place is no part of it.
+    """
+    match = _EDIT_HEADING.fullmatch(line)
+    if match is None:
+        return None
+    title = match["title"]
+    wrapped = _WRAPPED.fullmatch(title)
+    if wrapped:
+        title = wrapped["text"].rstrip(":").strip() + wrapped["rest"]
+    is_small = len(match["mark"]) > 2
+    return title if (is_below and is_small) or _PLACE_TITLE.fullmatch(title) else None
 
 
 def _block_spans(lines: Sequence[str]) -> list[tuple[int, int]]:
@@ -214,6 +248,10 @@ def _language(line: str) -> str:
 def _code(lines: Sequence[str], first: int, last: int) -> str:
     match = _FENCE.fullmatch(lines[first])
     indent = match.group(1) if match else ""
-    closed = last > first and bool(_mark(lines[last])) and not _language(lines[last])
-    body = lines[first + 1 : last if closed else last + 1]
+    indent = re.sub(r"\S", " ", indent)  # the mark of a list's item
+    body = lines[first + 1 : last if _is_closed(lines, first, last) else last + 1]
     return "".join(line.removeprefix(indent) + "\n" for line in body)
+
+
+def _is_closed(lines: Sequence[str], first: int, last: int) -> bool:
+    return last > first and bool(_mark(lines[last])) and not _language(lines[last])

@@ -1,9 +1,9 @@
 """Earlier attempts in the compact requests: changes of the node's source, ideas and results.  Pure.
 
 A request has room for little code besides the node's own.  Of other attempts it shows the change
-from the node where that is short, and else what the attempt did, in the words of its plan.  The
-fastest attempt alone is shown with its code.  Which attempts of the window show code depends on
-their sources only, so a run that is made again asks the same.
+from the node where that is short; of the rest the ledger tells idea and result.  The fastest
+attempt alone is shown with its code.  Which attempts of the window show code depends on their
+sources only, so a run that is made again asks the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from actors.agents.requests.error_line import first_error_line
 from actors.agents.requests.prompting import MAX_LOG, excerpt, fill, relation
 from actors.agents.requests.request import PromptSection, shown_source
 from protocol.fact_lines import MIN_TOLD_ERROR
-from protocol.messages import AgentWork, MakePlan, Repair, Solve
+from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import AttemptView, Outcome, Reference, Verdict
 
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
@@ -38,19 +38,27 @@ KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
 
 def window_sections(work: AgentWork) -> Iterator[PromptSection]:
-    """Yield a section for each attempt of the window, below a heading."""
-    if work.window:
-        yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
+    """Yield a section for each attempt of the window that has more than its line of the ledger.
+
+    A coder is shown changes alone: its plan knows the ideas.
+    """
     room = int(CHANGES_SHARE * _room_for_others(work))
     best = _fastest_view(work)
-    for number, entry in enumerate(work.window, start=1):
-        title = f"Attempt {number}: node {entry.node}, {relation(entry, work)}"
+    told = {entry.number for entry in ledger.shown_entries(work)}
+    sections: list[PromptSection] = []
+    for entry in work.window:
         change = _change(entry, work, room)
         room -= len(change)
+        if not change and (entry.node in told or isinstance(work, Write)):
+            continue
+        title = f"Attempt {len(sections) + 1}: node {entry.node}, {relation(entry, work)}"
         shown = change or _no_code(entry)
         is_best = best is not None and entry.node == best.node
         text = observed("compact/attempt.md", title, entry, shown, work, is_told_below=is_best)
-        yield PromptSection(kind="attempt", text=text, node=entry.node)
+        sections.append(PromptSection(kind="attempt", text=text, node=entry.node))
+    if sections:
+        yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
+    yield from sections
 
 
 def _room_for_others(work: AgentWork) -> int:
@@ -86,7 +94,8 @@ def fastest(work: AgentWork) -> str:
     room = int((1 - CHANGES_SHARE) * _room_for_others(work))
     code = "Its change of the node is above." if has_change else _code(best, work, room)
     title = f"The fastest so far: node {best.node}"
-    told = replace(best, advice="") if shown else best  # the window has its idea
+    in_ledger = any(entry.number == best.node for entry in ledger.shown_entries(work))
+    told = replace(best, advice="") if shown or in_ledger else best
     return observed("compact/attempt.md", title, told, code, work, is_whole=True)
 
 

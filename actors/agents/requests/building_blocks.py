@@ -1,22 +1,21 @@
-"""The cards that a request shows: all that were chosen for a first design, later what fits.  Pure.
+"""The cards that a request shows: those whose code can be used now.  Pure.
 
-A card costs a kilobyte and a half, so one is shown where its code can be used: to a model that
-begins with the module as it was given; to one whose plan, or whose failing source, is about the
-card's technique; and the first, where the source does not use its technique, to a planner whose
-source is far from the reference's floor.
+A card costs a kilobyte and a half.  It is shown to a model whose plan, or whose failing source, is
+about the card's technique; and the first one of a task, where the source does not use its technique
+yet, to a model that plans from a source far from the least time.
 """
 
 from __future__ import annotations
 
-from actors.agents.cards.card import Card
+from actors.agents.cards.card import Card, needed_cards
 from actors.agents.cards.selection import card_lines, choose_cards
 from actors.agents.cards.techniques import techniques_in
-from actors.agents.requests.facts import least_us
+from actors.agents.requests.facts import attainable_us
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.request import shown_source
 from protocol.messages import MakePlan, Repair, Solve, Write
 
-FAR_FROM_FLOOR = 2.0  # times the least time of the reference's own work
+FAR = 2.0  # times the least time
 
 
 def building_block_lines(
@@ -31,23 +30,31 @@ def building_block_lines(
 
 
 def _shown(cards: tuple[Card, ...], work: MakePlan | Write | Repair | Solve) -> tuple[Card, ...]:
-    if work.node.node == work.root.node:
-        return cards
     source = shown_source(work)
     if isinstance(work, Write):
-        return _using(cards, work.plan.advice)
+        return _with_needed([c for c in cards if _is_about(c, work.plan.advice)], cards)
     if not work.node.verdict.is_correct:
-        return _using(cards, source)
-    least, time = least_us(work.reference), work.node.score_us
-    if not least or time is None or time < FAR_FROM_FLOOR * least:
+        return _with_needed([c for c in cards if _is_about(c, source)], cards)
+    least, time = attainable_us(work.reference), work.node.score_us
+    needed = {card.needs for card in cards}
+    first = next((card for card in cards if card.name not in needed), None)
+    if first is None or least is None or time is None or time < FAR * least:
         return ()
-    used = techniques_in(source)
-    return tuple(card for card in cards[:1] if techniques_in(card.code) - used)
+    if not _techniques(first) - techniques_in(source):
+        return ()
+    return _with_needed([first], cards)
 
 
-def _using(cards: tuple[Card, ...], text: str) -> tuple[Card, ...]:
-    """Return the cards with a technique of the text, and those that they need."""
-    found = techniques_in(text)
-    using = [card for card in cards if techniques_in(card.code) & found]
-    needed = {card.needs for card in using}
-    return tuple(card for card in cards if card in using or card.name in needed)
+def _is_about(card: Card, text: str) -> bool:
+    return bool(techniques_in(card.code) & techniques_in(text))
+
+
+def _techniques(card: Card) -> set[str]:
+    """Return the card's own techniques, or those of the functions that it calls."""
+    return techniques_in(card.code) or techniques_in(card.whole_code)
+
+
+def _with_needed(chosen: list[Card], cards: tuple[Card, ...]) -> tuple[Card, ...]:
+    """Return the chosen cards, each behind those that it needs."""
+    names = {each.name for card in chosen for each in (*needed_cards(card, cards), card)}
+    return tuple(card for card in cards if card.name in names)

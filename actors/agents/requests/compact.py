@@ -144,7 +144,8 @@ def _node(work: AgentWork) -> str:
     marks = [f"span {n} = lines {first}-{last}" for n, (first, last) in enumerate(spans, 1)]
     marked = f"Marked: {', '.join(marks)}." if marks else ""
     if work.node.node == work.root.node and source == work.task.source:  # all of it is above
-        return f"# Where we stand: {_node_title(work)}\n\n{marked}".strip()
+        operators = "".join(f"- {line}\n" for line in facts.operator_lines(work.reference))
+        return f"# Where we stand: {_node_title(work)}\n\n{operators}{marked}".strip()
     if source == work.task.source:
         shown = f"The module as given above, with its line numbers. {marked}".strip()
     else:
@@ -162,8 +163,9 @@ def _node_title(work: AgentWork) -> str:
 def ledger_text(work: AgentWork) -> str:
     """Return all attempts in a line each, and the fastest where it is not the node."""
     text = ""
-    if work.ledger and not isinstance(work, Repair):  # which follows its plan, whatever others do
-        lines = "\n".join(ledger.ledger_lines(work))
+    if ledger.shown_entries(work):
+        above = {work.node.node, *(one.node for one in attempts.window_sections(work))}
+        lines = "\n".join(ledger.ledger_lines(work, above))
         has_units = any(entry.units for entry in work.ledger)
         text = fill(
             "compact/ledger.md",

@@ -8,7 +8,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from protocol.cases import reference_case_lines, result_case_lines
-from protocol.fact_lines import idle_us, task_fact_lines, verdict_fact_lines
+from protocol.fact_lines import (
+    idle_us,
+    split_products_us,
+    task_fact_lines,
+    verdict_fact_lines,
+)
 from protocol.values import Reference, Verdict
 from protocol.variant_lines import raced_line
 
@@ -23,12 +28,15 @@ LABEL_WORDS = {
 }
 # Facts about a device that tell an author of kernels nothing.
 UNTOLD_FACTS = (
-    *("memory clock", "memory bus", "threads a warp", "driver"),
-    "shared memory a block without opting in",
+    *("memory", "memory clock", "memory bus", "clock", "threads a warp", "driver"),
+    *("shared memory a block without opting in", "shared memory a multiprocessor"),
+    *("registers a multiprocessor", "threads a multiprocessor"),
 )
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
-MAX_SENTENCES = 10  # of a profile
+MAX_SENTENCES = 10  # of a node's profile
+LAST_SENTENCES = 3  # of another attempt's: its last ones name what bounds it
 
+OPERATORS = "PyTorch's own call by operator"  # begins the line about them
 # Rules of the judge that the system message states for every task.
 STATED_RULES = ("Checks: ", "Timed: ", "Precision is judged by its error alone: ")
 
@@ -53,8 +61,13 @@ def task_lines(reference: Reference) -> list[str]:
     return [
         line
         for line in task_fact_lines(reference.facts)
-        if not line.startswith(STATED_RULES) or "--precision" in line
+        if not line.startswith((OPERATORS, *STATED_RULES)) or "--precision" in line
     ]
+
+
+def operator_lines(reference: Reference) -> list[str]:
+    """Return what the task's own module spends its time on: for those that begin with it."""
+    return [line for line in task_fact_lines(reference.facts) if line.startswith(OPERATORS)]
 
 
 def note_lines(reference: Reference) -> list[str]:
@@ -66,14 +79,16 @@ def note_lines(reference: Reference) -> list[str]:
 def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = True) -> list[str]:
     """Return the lines below an attempt's result.
 
-    Of another attempt than the node a profile has no kernels beside it: its sentences name them.
+    Of another attempt than the node a profile is cut to its end, and has no kernels beside it.
     Its share of the floor stands beside its time already.
     """
     facts = verdict.facts
     if facts is not None:
-        facts = replace(facts, profile_sentences=facts.profile_sentences[:MAX_SENTENCES])
-        if facts.profile_sentences and not is_node:
+        told = facts.profile_sentences[:MAX_SENTENCES]
+        if told and not is_node:
+            told = facts.profile_sentences[-LAST_SENTENCES:]
             facts = replace(facts, kernels=(), more_kernels=0)
+        facts = replace(facts, profile_sentences=told)
     task = (verdict.profile or {}).get("task")
     labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
     return [
@@ -101,6 +116,18 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
 def item(line: str) -> str:
     """Return a line of a list; one that is an item already belongs to the item above it."""
     return f"  {line}" if line.startswith("- ") else f"- {line}"
+
+
+def attainable_us(reference: Reference) -> float | None:
+    """Return the least time where float32 products may be split; None where it is not known."""
+    facts = reference.facts
+    if facts is None or facts.floor is None:
+        return None
+    parts = dict(facts.floor.parts)
+    split = split_products_us(facts)
+    if split is not None and "operations" in parts:
+        parts["operations"] = min(split, parts["operations"])
+    return max(parts.values(), default=None)
 
 
 def least_us(reference: Reference) -> float | None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Container
 
+from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
 from protocol.fact_lines import split_products_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
-PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
-ALL_IDEAS = 4_000  # characters of a ledger's ideas together, about
+PRODUCTS = frozenset(["attention", "recurrence", "conv", "matmul"])  # of tensor cores
+ALL_IDEAS = 2_000  # characters of a ledger's ideas together, about
 LEAST_IDEA, MOST_IDEA = 110, 320  # characters of one; of one under way twice as many
-MAX_REASON = 90
+MAX_REASON = 160
 BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
 SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
-# What a planner begins with while others plan for the same task, in turn by attempt.
+# From where a planner looks while others plan for the same task, in turn by attempt.
 STANCES: dict[Backend, tuple[str, ...]] = {
     "cpp": (
         "algebra: work that no input needs",
@@ -31,7 +33,7 @@ STANCES: dict[Backend, tuple[str, ...]] = {
     "cuda": (
         "algebra: work that no input needs",
         "layout: coalescing, vector width, what stays in registers and shared memory",
-        "tensor cores: products in split TF32, bf16 or halves, implicit GEMM",
+        "tensor cores: which products they can take, in which precision, from which layout",
         "fusion: tensors and launches that need not exist",
         "occupancy: registers, shared memory, blocks in flight, tails",
         "scheduling: asynchronous copies, pipelines, persistent blocks, overlapping launches",
@@ -52,10 +54,15 @@ SCOPES: dict[Backend, tuple[str, ...]] = {
 }
 
 
-def ledger_lines(work: AgentWork) -> list[str]:
+def shown_entries(work: AgentWork) -> tuple[LedgerEntry, ...]:
+    """Return what a request's ledger tells; code that follows a plan needs none."""
+    return work.ledger if isinstance(work, MakePlan | Solve) else ()
+
+
+def ledger_lines(work: AgentWork, above: Container[int] = ()) -> list[str]:
     """Return a line for each attempt; the fastest is marked.
 
-    The idea of an attempt that the request shows above the ledger is not told twice.
+    `above`: the attempts whose idea and fault the request shows before the ledger.
     """
     times = {e.number: e.score_us for e in work.ledger if e.score_us is not None}
     for view in (work.best, work.node, *work.window):
@@ -65,10 +72,8 @@ def ledger_lines(work: AgentWork) -> list[str]:
     times[work.root.node] = work.reference.eager_us
     left_out = work.ledger_left_out
     head = [f"({left_out} earlier attempts are left out)"] if left_out else []
-    asked = _asked_of_others(work)
-    shown = frozenset(view.node for view in (work.node, *work.window) if view.advice)
     most = max(LEAST_IDEA, min(MOST_IDEA, ALL_IDEAS // max(1, len(work.ledger))))
-    lines = (_line(entry, work.reference, asked, shown, times, most) for entry in work.ledger)
+    lines = (_line(entry, work.reference, above, times, most) for entry in work.ledger)
     marked = [
         f"{line}, the fastest" if entry.score_us is not None and entry.score_us == least else line
         for entry, line in zip(work.ledger, lines, strict=True)
@@ -79,18 +84,17 @@ def ledger_lines(work: AgentWork) -> list[str]:
 def _line(
     entry: LedgerEntry,
     reference: Reference,
-    asked: dict[int, str],
-    shown: frozenset[int],
+    above: Container[int],
     times: dict[int, float],
     most: int,
 ) -> str:
-    """Return the line of an attempt; what is `shown` above has its idea and its fault there.
+    """Return the line of an attempt.
 
     `most`: characters of an idea.  Of an attempt under way there is nothing else to go by.
     """
-    is_shown = entry.outcome is not None and entry.number in shown
+    is_shown = entry.outcome is not None and entry.number in above
     idea = sentences(entry.idea, 2 * most) if entry.outcome is None else one_line(entry.idea, most)
-    idea = "(above)" if is_shown else idea or asked.get(entry.number, "(its idea is not known yet)")
+    idea = "(above)" if is_shown else idea or "(its idea is not known yet)"
     if entry.outcome is None:
         stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
         outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
@@ -152,30 +156,16 @@ def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]
 def stance(work: AgentWork) -> str:
     """Return where to begin while others plan for the task; "" for the only planner.
 
-    The ledger tells the one that began first nothing of the others: it chooses freely.
+    The ledger tells the one that began first nothing of the others.
     """
-    if not isinstance(work, MakePlan | Solve) or not _planned_now(work):
+    is_alone = all(entry.outcome is not None or entry.idea for entry in work.ledger)
+    if not isinstance(work, MakePlan | Solve) or is_alone:
         return ""
     return (
-        "Others plan for this task at this moment, as their lines say. Start from"
-        f" {_direction(work, work.attempt)}. Only where that promises nothing, choose freely, and"
-        " not the idea that comes first to mind: it is taken.\n"
+        "Others plan at this moment, so the design that the figures suggest first is likely taken."
+        f" Look at another side of the task first: {_direction(work, work.attempt)}. Where your"
+        " estimate says that another design gives more, take that one.\n"
     )
-
-
-def _planned_now(work: AgentWork) -> list[int]:
-    """Return the attempts whose plans are being made at this moment, in their order."""
-    return sorted(e.number for e in work.ledger if e.outcome is None and not e.idea)
-
-
-def _asked_of_others(work: AgentWork) -> dict[int, str]:
-    """Return, by attempt, what the others of this moment were asked to begin with.
-
-    As if they had been asked about this work's node: most often they were.
-    """
-    first, *later = _planned_now(work) or [0]
-    asked = {number: f"(begins with {_direction(work, number)})" for number in later}
-    return {first: "(chooses freely)", **asked}
 
 
 def _direction(work: AgentWork, attempt: int) -> str:
@@ -197,7 +187,8 @@ def fitting_stances(work: AgentWork) -> tuple[str, ...]:
     """Return the stances that what is known of the task and of the node leaves room for."""
     unfit = set()
     operations = task_operations(work.task.source, work.reference.inputs)
-    if operations and not PRODUCTS & {*operations}:
+    known = work.reference.facts
+    if operations and by_time(operations, known.operations if known else ())[0] not in PRODUCTS:
         unfit.add("tensor cores")
     if not _can_merge(work):
         unfit.add("fusion")
