@@ -84,7 +84,8 @@ def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFaul
 
 
 def _fault_from_failure(failure: ChildFailure, stage: Stage, output: str) -> CandidateFault:
-    outcome = Outcome.TIMED_OUT if failure.how == "timed_out" else Outcome.CRASHED
+    is_late = failure.how in ("timed_out", "stalled")
+    outcome = Outcome.TIMED_OUT if is_late else Outcome.CRASHED
     return CandidateFault(
         outcome=outcome, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
     )

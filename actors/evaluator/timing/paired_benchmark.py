@@ -142,9 +142,8 @@ class PairedBenchmark:
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
-        if self.fixture.uses_device_memory:
-            # Calls have prepared what they need, also for each input's place (CUDA graphs).
-            self._sides.order_limit_s = self.fixture.device_call_s
+        # Calls have prepared what they need, also for each input's place (CUDA graphs).
+        self._sides.limit_orders()
         others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
         wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
