@@ -43,7 +43,12 @@ def thorough_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 @needs_marks
 @pytest.mark.parametrize(
-    "path", special_corpora.candidates("chains", ("plain", "read_ahead_compared"))
+    "path",
+    [
+        special_corpora.CORPORA / "chains/honest/plain.py",
+        special_corpora.CORPORA / "chains/hostile/read_ahead_compared.py",
+    ],
+    ids=lambda path: path.stem,
 )
 def test_a_candidate_that_reads_a_block_ahead_is_found_by_what_it_reads(
     thorough_judge: Judge, path: Path
