@@ -43,7 +43,7 @@ READ_AT_ANOTHER_TIME = {
     Accusation.INPUTS_READ_AHEAD: "the output of a call of a block is not that of its inputs, "
     "which were replaced before its turn: it reads the inputs of calls that are still to come",
     Accusation.INPUTS_READ_LATE: "the output of a call of a block is not that of its inputs, "
-    "which were replaced after its turn: it computes calls after they have returned",
+    "which were replaced long after its turn: it computes calls of a block together",
 }
 
 
