@@ -64,6 +64,11 @@ def cpu_time_s(pid: int) -> float:
     return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S
 
 
+def page_faults(pid: int) -> int:
+    """Return the page faults of a process, with those of its reaped children."""
+    return sum(map(int, _stat_fields(pid)[7:11]))
+
+
 def busy_s(processors: Set[int]) -> float | None:
     """Return how long these processors have been busy since boot, added up; None if unknown.
 

@@ -129,7 +129,7 @@ class CorrectnessCheck:
         runner = self._runner
         answer = runner.ask(order, self._call_s)
         if not isinstance(answer, ChildFailure) and isinstance(answer[0], Done):
-            answer = runner.ask(AwaitCall(), self._fixture.device_call_s)
+            answer = runner.ask(AwaitCall(), self._fixture.plain_call_s)
             if isinstance(answer, ChildFailure) and answer.how == "timed_out":
                 reason = f"its kernels had not ended {answer.seconds:g} s after forward returned"
                 return CandidateFault(outcome=Outcome.TIMED_OUT, stage="check", reason=reason)

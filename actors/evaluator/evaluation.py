@@ -44,6 +44,7 @@ from actors.evaluator.sandbox.child_failures import (
     wrong_result,
 )
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
+from actors.evaluator.sandbox.stall_detector import StallDetector
 from actors.evaluator.sandbox.zygote_client import DeviceMemoryFullError
 from actors.evaluator.timing import baselines, trial_timing
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
@@ -158,6 +159,9 @@ class Evaluation:
                 self._runner = self.fixture.zygote.spawn(
                     "runner", self._build.confinement, FromRunner, trusted=False
                 )
+            self._runner.stall_detector = StallDetector(
+                self._freezer.processes, self.fixture.plain_call_s
+            )
             fault = self._start(self._runner)
         with stages.stage("check"):
             fault = fault or self._run_check(self._runner)

@@ -72,6 +72,17 @@ def test_a_kernel_without_an_end_gives_the_card_back_soon(card: Judge, on_card: 
     assert verdict(card, on_card, candidate()).is_correct
 
 
+def test_a_kernel_without_an_end_inside_of_forward_gives_the_card_back(
+    card: Judge, on_card: Task
+) -> None:
+    """A thread that waits for it prepares nothing, and the next candidate is correct."""
+    waits = "torch.cuda._sleep(1 << 62)\nx.sum().item()"
+    found = verdict(card, on_card, candidate(forward=waits))
+    assert (Outcome.TIMED_OUT, "check") == (found.verdict, found.stage)
+    assert found.reason.startswith("no end in sight: for 10 s")
+    assert verdict(card, on_card, candidate()).is_correct
+
+
 def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
     """A candidate's memory is free again when its verdict is returned."""
     assert verdict(card, on_card, candidate()).is_correct

@@ -7,14 +7,18 @@ zygote is the same one; all tests here have one judge.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 
 import pytest
 from evaluator_samples import candidate, wrong_candidate
 
+from actors.evaluator.judge import Judge
 from actors.evaluator.reference import fixture
-from protocol.values import Outcome, Verdict
+from actors.evaluator.sandbox import stall_detector
+from actors.evaluator.timing import sides
+from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
 SEGFAULT = "import ctypes; ctypes.string_at(0)"
@@ -76,23 +80,95 @@ while not hasattr(frame.f_locals.get("self"), "_synchronize"):
     frame = frame.f_back
 frame.f_locals["self"]._synchronize = lambda: __import__("time").sleep(1000)
 """
-SLOW_START = """
+# A first call that has another process work, and one that takes memory, for three seconds each.
+COMPILES = """
+import subprocess, sys
 if not hasattr(self, "is_started"):
-    __import__("time").sleep(1.0)
+    code = "import time; until = time.time() + 3\\nwhile time.time() < until: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
 self.is_started = True
 """
+TAKES_MEMORY = """
+import time
+if not hasattr(self, "taken"):
+    self.taken, until = [], time.time() + 3
+    while time.time() < until:
+        self.taken.append(bytearray(1 << 20))
+        time.sleep(0.02)
+"""
+STALLS = "no end in sight: for 0.5 s it took no new memory and no other process of it worked"
 
 
-def test_kernels_without_an_end_have_a_short_limit_and_a_slow_start_has_not(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is left after forward's return is the device's work; before that, a call may compile."""
-    monkeypatch.setattr(fixture, "DEVICE_CALL_S", 0.5)
-    monkeypatch.setattr(fixture, "DEVICE_CALL_TIMES", 0.0)
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that prepares nothing has half a second; one that does, the limit of the check."""
+    monkeypatch.setattr(fixture, "PLAIN_CALL_S", 0.5)
+    monkeypatch.setattr(fixture, "PLAIN_CALL_TIMES", 0.0)
+    monkeypatch.setattr(stall_detector, "LOOK_S", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_kernels_without_an_end_have_a_short_limit(judged: Judged) -> None:
+    """What is left after forward's return is the device's work."""
     verdict = judged(candidate(forward=NEVER_IDLE))
     assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, "check")
     assert "its kernels had not ended 0.5 s after forward returned" == verdict.reason
-    assert Outcome.CORRECT is judged(candidate(forward=SLOW_START)).verdict
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("forward", [COMPILES, TAKES_MEMORY])
+def test_a_slow_start_that_prepares_something_has_the_limit_of_the_check(
+    patient_judge: Judge, task: Task, monkeypatch: pytest.MonkeyPatch, forward: str
+) -> None:
+    """A first call may compile, in its own process or in another one."""
+    monkeypatch.setattr(fixture, "PLAIN_CALL_S", 1.5)  # a busy machine may hold a process up
+    verdict = patient_judge.judge(task, candidate(forward=forward))
+    assert isinstance(verdict, Verdict)
+    assert Outcome.CORRECT is verdict.verdict, verdict.reason
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "while True: pass",
+        "import time; time.sleep(1000)",
+        HOLD_GIL,
+        "while True: torch.relu(x)",
+        "self.calls += 1\nif self.calls == 2: __import__('time').sleep(1000)",
+    ],
+)
+def test_a_call_that_stalls_ends_long_before_the_limit_of_the_check(
+    judged: Judged, forward: str
+) -> None:
+    """A loop or a wait without an end inside of forward prepares nothing, in any call."""
+    verdict = judged(candidate(init="self.calls = 0", forward=forward))
+    assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, "check")
+    assert STALLS in verdict.reason
+
+
+STALLS_WHEN_TOLD = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep(1000))
+"""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_timed_call_that_stalls_says_that_it_was_warm(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the warm-up a block may take as long as a call that prepares nothing."""
+    limit_orders = sides.Sides.limit_orders
+
+    def tell_candidate(benchmarked: sides.Sides) -> None:
+        limit_orders(benchmarked)
+        for pid in benchmarked.frozen_pids("candidate"):
+            os.kill(pid, signal.SIGUSR1)
+
+    monkeypatch.setattr(sides.Sides, "limit_orders", tell_candidate)
+    verdict = judged(candidate(before=STALLS_WHEN_TOLD))
+    assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, "time")
+    assert "calls after the warm-up had not ended after 0.5 s" == verdict.reason
 
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:

@@ -224,6 +224,25 @@ def test_replaced_contents_are_new_and_known(torch: ModuleType, length: int) -> 
     assert not is_changed(contents, memory, 1)
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_restored_contents_are_those_of_before(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    """What an earlier call had read is what its output is compared with."""
+    from actors.evaluator.children import slot_contents
+
+    monkeypatch.setattr(slot_contents, "CHEAP_DRAW_S", 0.0 if is_slow else 10.0)
+    contents, memory = made(torch, lambda: [torch.randn(200)])
+    contents.fill(memory, COUNT, 1)
+    before = inputs_of(contents, 1)[0]
+    contents.prepare_replacement(1, 2)
+    contents.replace(memory)
+    contents.restore(memory)
+    assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))
+    assert torch.equal(before, inputs_of(contents, 1)[0])
+    assert torch.equal(before, memory.values()[1][0])  # type: ignore[arg-type]
+
+
 def test_slots_of_one_block_hold_draws_of_several_kinds(torch: ModuleType) -> None:
     """They are what outputs are compared with; a kind with another layout is left out."""
 

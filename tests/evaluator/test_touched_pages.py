@@ -43,12 +43,17 @@ def thorough_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 @needs_marks
 @pytest.mark.parametrize(
-    "path", special_corpora.candidates("chains", ("plain", "read_ahead_compared"))
+    "path",
+    [
+        special_corpora.CORPORA / "chains/honest/plain.py",
+        special_corpora.CORPORA / "chains/hostile/read_ahead_compared.py",
+    ],
+    ids=lambda path: path.stem,
 )
 def test_a_candidate_that_reads_a_block_ahead_is_found_by_what_it_reads(
     thorough_judge: Judge, path: Path
 ) -> None:
-    """Its outputs are right, even where inputs are replaced in the middle of a block."""
+    """Its outputs are right, even where inputs of a later call are replaced."""
     task = Task(name="chains", source=special_corpora.task_source("chains"))
     source = path.read_text(encoding="utf-8")
     is_honest = path.parent.name == "honest"
@@ -58,7 +63,9 @@ def test_a_candidate_that_reads_a_block_ahead_is_found_by_what_it_reads(
         if verdict.verdict is Outcome.REJECTED:
             break
     assert (Outcome.CORRECT if is_honest else Outcome.REJECTED) is verdict.verdict, verdict
-    assert is_honest or "of a block's inputs after" in verdict.reason
+    # Its first call takes so long that earlier calls than expected see replaced inputs, too.
+    found_by = ("of a block's inputs after", "it computes calls of a block together")
+    assert is_honest or any(words in verdict.reason for words in found_by)
 
 
 @needs_marks

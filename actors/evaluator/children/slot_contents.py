@@ -23,6 +23,7 @@ from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.tensors import mixing_kernel, tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
+from actors.evaluator.children.tensors.tensor_properties import properties_of
 from actors.evaluator.ipc.layout_checks import (
     SLOT_ALIGNMENT,
     Layout,
@@ -44,8 +45,6 @@ FEW_ELEMENTS = 16  # there are two to this power mixes of so many, more than cal
 MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
 # The last elements that are written, in each slot: nothing computed from earlier contents is right.
 LAST_SHARE, MIN_LAST, MAX_LAST = 256, 64, 1 << 16
-ROWS_INSPECTED, MAX_INSPECTED = 256, 1 << 24
-TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half precision
 # Elements are chosen together, a word at a time, where a tensor has many: then slots are written at
 # the speed of a copy.
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
@@ -284,6 +283,12 @@ class SlotContents:
         for slot, raws in self._replaced.items():
             self._write(memory, slot, raws)
 
+    def restore(self, memory: SlotMemory) -> None:
+        """Write what these slots held before, which is what they are compared with from now on."""
+        slots, self._replaced = list(self._replaced), {}
+        for slot in slots:
+            self._write(memory, slot, self.written(slot))
+
     def _write(self, memory: SlotMemory, slot: int, raws: list[torch.Tensor]) -> None:
         for begin, raw in zip(offsets(self.layout, SLOT_ALIGNMENT), raws, strict=False):
             place = slot * memory.stride + begin
@@ -350,7 +355,7 @@ def _nothing(leaf: Leaf, raws: list[torch.Tensor]) -> torch.Tensor:
 def _can_mix(leaf: Leaf, first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether the mix of two draws has every property that both have."""
     ours, theirs, mixed = (
-        _properties(tensor_bytes.strided_view(leaf, raw))
+        properties_of(tensor_bytes.strided_view(leaf, raw))
         for raw in (first, second, _half_of_each(first, second, leaf))
     )
     return ours & theirs <= mixed
@@ -372,27 +377,3 @@ def _word_bytes(leaf: Leaf) -> int:
     item = _item_bytes(leaf)
     sizes = (size for size in sorted(WORDS, reverse=True) if not leaf.nbytes % size)
     return next((size for size in sizes if size > item and leaf.nbytes // size > MIN_WORDS), item)
-
-
-def _properties(x: torch.Tensor) -> set[str]:
-    """Return the properties that many elements of a tensor have together."""
-    length = x.shape[-1] if x.dim() else 0
-    if length < 2 or length > MAX_INSPECTED or x.is_complex():
-        return set()
-    rows = x.reshape(-1, length)[: min(ROWS_INSPECTED, MAX_INSPECTED // length)].double()
-    found = set()
-    if bool((rows[:, 1:] >= rows[:, :-1]).all()):
-        found.add("sorted")
-    tolerance = HALF_TOLERANCE if x.element_size() < torch.float32.itemsize else TOLERANCE
-    for name, sums in (("sum", rows.sum(-1)), ("norm", rows.square().sum(-1))):
-        if len(sums) == 1:
-            found.add(f"{name} {sums[0].item():.5g}")
-        elif bool(((sums - sums[0]).abs() <= tolerance * sums[0].abs()).all()):
-            found.add(f"equal {name}")
-    if not x.is_floating_point():
-        ranked = rows.sort(-1).values
-        if bool((ranked[:, 1:] != ranked[:, :-1]).all()):
-            found.add("distinct")
-    if x.dim() >= 2 and x.shape[-2] == length and bool((x == x.mT).all()):
-        found.add("symmetric")
-    return found

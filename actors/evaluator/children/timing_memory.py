@@ -92,6 +92,12 @@ class TimingMemory:
         if self.slots.is_on_card:
             torch.cuda.synchronize()
 
+    def restore_contents(self) -> None:
+        """Write what was in these slots before; at its end the card has done it."""
+        self.contents.restore(self.slots)
+        if self.slots.is_on_card:
+            torch.cuda.synchronize()
+
     def drawn_from(self, slot: int) -> tuple[list[object], tuple[bool, ...]]:
         """Return a copy of what was written into a slot, and which tensors hold something else."""
         raws = self.contents.written(slot)

@@ -189,6 +189,10 @@ class ReplaceContents(Order, frozen=True, kw_only=True):
     """Write the prepared contents into their slots; a side may be running."""
 
 
+class RestoreContents(Order, frozen=True, kw_only=True):
+    """Write what `FillSlots` wrote into the slots that were replaced since; the side is frozen."""
+
+
 class DrawFromSlot(Order, frozen=True, kw_only=True):
     """Make a draw of what was last written into a slot; it is known by the number answered."""
 
@@ -316,6 +320,7 @@ ToReferee = (
     | FillSlots
     | PrepareReplacement
     | ReplaceContents
+    | RestoreContents
     | DrawFromSlot
     | PrepareArena
     | StashFromArena

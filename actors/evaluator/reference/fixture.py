@@ -54,9 +54,9 @@ INPUT_KINDS: tuple[InputKind, ...] = ("shifted", "sparse", "scaled", "spikes", "
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
 MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
-# What a device may take for one call: so many seconds, or so many times what the referee took for
-# the task's get_inputs() and several calls of its own module.
-DEVICE_CALL_S, DEVICE_CALL_TIMES = 10.0, 10.0
+# What a call may take that prepares nothing: so many seconds, or so many times what the referee
+# took for the task's get_inputs() and several calls of its own module.
+PLAIN_CALL_S, PLAIN_CALL_TIMES = 10.0, 10.0
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs only one other kind is used
 
 
@@ -221,9 +221,9 @@ class ReferenceFixture:
         raise AssertionError("the last step returns")
 
     @property
-    def device_call_s(self) -> float:
-        """What the device may take for a call: a kernel without an end is no slow start."""
-        most_s = max(DEVICE_CALL_S, DEVICE_CALL_TIMES * self._prepared_s)
+    def plain_call_s(self) -> float:
+        """What a call may take that prepares nothing: work without an end is no slow start."""
+        most_s = max(PLAIN_CALL_S, PLAIN_CALL_TIMES * self._prepared_s)
         return min(self.limits.check_s, most_s)
 
     @property

@@ -39,6 +39,7 @@ from actors.evaluator.ipc.referee_orders import (
     ReleaseTimingMemory,
     RepeatBlock,
     ReplaceContents,
+    RestoreContents,
     RestoreParameters,
     SlotDrawn,
     SlotsPrepared,
@@ -152,6 +153,10 @@ class RefereeClient:
     def replace_contents(self) -> None:
         """Write these contents, while a side may be running."""
         self._ask(ReplaceContents())
+
+    def restore_contents(self) -> None:
+        """Write what was in these slots before; the side is frozen."""
+        self._ask(RestoreContents())
 
     def draw_from_slot(self, slot: int, block_seed: int | None = None) -> SlotDrawn:
         """Make a draw of what was written into a slot.

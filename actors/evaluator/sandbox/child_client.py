@@ -24,6 +24,7 @@ from actors.evaluator.ipc.channel import (
 from actors.evaluator.ipc.logs import BoundedOutput
 from actors.evaluator.ipc.orders import ChildEnded, Exit, Order
 from actors.evaluator.ipc.stage_seconds import StageSeconds
+from actors.evaluator.sandbox.stall_detector import StallDetector
 from protocol.values import Value
 
 T = TypeVar("T", bound=Order)
@@ -38,10 +39,10 @@ MAX_SPIN_S = 0.05  # spent awake for an answer that is timed
 class ChildFailure(Value, frozen=True, kw_only=True):
     """How a child ended that gives no answer any more."""
 
-    how: Literal["exit", "signal", "crowd", "memory", "timed_out", "garbled", "lost"]
+    how: Literal["exit", "signal", "crowd", "memory", "timed_out", "stalled", "garbled", "lost"]
     number: int = 0
     detail: str = ""
-    seconds: float = 0.0  # the limit, where it ran out of time
+    seconds: float = 0.0  # the limit, where it ran out of time or stalled
 
     def readable(self) -> str:
         """Return how the child ended, for people."""
@@ -58,6 +59,11 @@ class ChildFailure(Value, frozen=True, kw_only=True):
                 return f"its processes took more than {self.number} MiB of memory together"
             case "timed_out":
                 return f"no answer within {self.seconds:g} s"
+            case "stalled":
+                return (
+                    f"no end in sight: for {self.seconds:g} s it took no new memory and no other "
+                    "process of it worked, so it prepared nothing"
+                )
             case "garbled":
                 return f"its channel was written to or closed ({self.detail})"
             case _:
@@ -86,6 +92,7 @@ class ChildClient(Generic[T]):
         self.output = BoundedOutput(output_bytes)
         self.failure: ChildFailure | None = None
         self.peak_mib = 0
+        self.stall_detector: StallDetector | None = None  # of a candidate that may prepare things
         self._pipe, self._status, self._lifeline = descriptors
         self._is_cancelled = is_cancelled
         self._poller = select.poll()
@@ -141,6 +148,8 @@ class ChildClient(Generic[T]):
         self, seconds: float, spin_after_s: float | None
     ) -> tuple[T, list[int]] | ChildFailure:
         until = time.monotonic() + seconds
+        if self.stall_detector is not None:
+            self.stall_detector.begin(time.monotonic())
         try:
             if spin_after_s is not None:
                 self._spin(spin_after_s)
@@ -150,6 +159,9 @@ class ChildClient(Generic[T]):
                     return found
                 if not self._wait(until):
                     return self._finish(ChildFailure(how="timed_out", seconds=seconds))
+                stalls = self.stall_detector
+                if stalls is not None and stalls.is_stalled(time.monotonic()):
+                    return self._finish(ChildFailure(how="stalled", seconds=stalls.limit_s))
         except (ChannelTimeoutError, ChannelClosedError, MalformedFrameError) as error:
             return self._failed(error, seconds)
 

@@ -37,6 +37,7 @@ class Accusation(StrEnum):
     BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
     NOT_FREEZABLE = "not freezable"
     INPUTS_READ_AHEAD = "inputs read ahead"  # before their call
+    INPUTS_READ_LATE = "inputs read late"  # after their call has returned
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 
 
@@ -84,7 +85,8 @@ def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFaul
 
 
 def _fault_from_failure(failure: ChildFailure, stage: Stage, output: str) -> CandidateFault:
-    outcome = Outcome.TIMED_OUT if failure.how == "timed_out" else Outcome.CRASHED
+    is_late = failure.how in ("timed_out", "stalled")
+    outcome = Outcome.TIMED_OUT if is_late else Outcome.CRASHED
     return CandidateFault(
         outcome=outcome, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
     )

@@ -218,6 +218,10 @@ class ProcessFreezer:
         """Return the pids of the frozen processes."""
         return frozenset(self._frozen)
 
+    def processes(self) -> set[int]:
+        """Return the pids of the processes that are there now; it may miss one that just began."""
+        return self._listed_processes()
+
     def oldest(self) -> int:
         """Return the runner's pid: it is the oldest process below the first process."""
         return min(self._frozen, key=lambda pid: (procfs.start_ticks(pid), pid), default=0)

@@ -25,7 +25,7 @@ from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, Timed
 from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
-from actors.evaluator.timing.slot_transfer import SlotTransfer
+from actors.evaluator.timing.slot_transfer import READ_AT_ANOTHER_TIME, SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, TimedGroup, Timing
@@ -56,7 +56,7 @@ class PairedBenchmark:
         rejected for; `suspected`: what an earlier process of it was accused of.
         """
         self._best_speedup = best_speedup
-        self._is_suspected = suspected is Accusation.INPUTS_READ_AHEAD
+        self._is_suspected = suspected in READ_AT_ANOTHER_TIME
         self.fixture = fixture
         self._stages = fixture.zygote.stages
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
@@ -142,9 +142,8 @@ class PairedBenchmark:
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
-        if self.fixture.uses_device_memory:
-            # Calls have prepared what they need, also for each input's place (CUDA graphs).
-            self._sides.order_limit_s = self.fixture.device_call_s
+        # Calls have prepared what they need, also for each input's place (CUDA graphs).
+        self._sides.limit_orders()
         others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
         wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
@@ -189,7 +188,7 @@ class PairedBenchmark:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
             with self._stages.stage("reading ahead"):
-                self._transfer.require_no_reading_ahead(calls, usual_s)
+                self._transfer.require_reads_at_their_turn(calls, usual_s)
                 self._transfer.require_no_touched_ahead(calls, usual_s)
 
     def _look_at_other_kinds(self) -> None:

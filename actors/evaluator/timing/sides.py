@@ -58,7 +58,8 @@ class Sides:
         self._fixture = fixture
         self._candidate = candidate
         self._tolerated = tolerated
-        self.order_limit_s = fixture.limits.check_s  # the longest that one order may take
+        self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
+        self._is_warm = False  # both sides have prepared what they need
         self._on_host = fixture.on_host
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
@@ -67,6 +68,11 @@ class Sides:
         # of honest kernels compare the judge with it.
         self.told_call_s: list[float] = []
         self._awake = AwakeProcessors()
+
+    def limit_orders(self) -> None:
+        """Give a block no more than a call may take: a block is some milliseconds, or one call."""
+        self._is_warm, self._order_limit_s = True, self._fixture.plain_call_s
+        self._candidate.runner.stall_detector = None  # that limit is its own
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -197,7 +203,7 @@ class Sides:
                 yield
 
     def _send(self, side: Side, order: Order) -> None:
-        failure = self._runner_of(side).send_order(order, self.order_limit_s)
+        failure = self._runner_of(side).send_order(order, self._order_limit_s)
         if failure is not None:
             self._require_answer(side, failure)
 
@@ -209,7 +215,9 @@ class Sides:
             if block is not None:
                 last_s = self._last_block_s.get((side, block.calls, block.is_empty), 0.0)
             spin_after_s = int(POLICY.spin_after_share * last_s * 1000) / 1000
-        answer = self._runner_of(side).receive_answer(self.order_limit_s, spin_after_s=spin_after_s)
+        answer = self._runner_of(side).receive_answer(
+            self._order_limit_s, spin_after_s=spin_after_s
+        )
         return self._require_answer(side, answer)
 
     def _accounting(self, side: Side) -> AbstractContextManager[None]:
@@ -249,7 +257,7 @@ class Sides:
         began = time.perf_counter()
         answer = self._runner_of(side).ask(
             order,
-            self.order_limit_s,
+            self._order_limit_s,
             carried or [],
             spin_after_s=None if self._on_host else 0.0,
         )
@@ -268,9 +276,14 @@ class Sides:
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             if side == "reference":
                 raise self._fixture.failure(answer)
-            output = self._candidate.runner.output.text()
-            raise CandidateFaultError(fault_from_child(answer, "time", output))
+            raise CandidateFaultError(self._fault_of(answer))
         return answer[0]
+
+    def _fault_of(self, answer: tuple[FromRunner, list[int]] | ChildFailure) -> CandidateFault:
+        if isinstance(answer, ChildFailure) and answer.how == "timed_out" and self._is_warm:
+            reason = f"calls after the warm-up had not ended after {answer.seconds:g} s"
+            return CandidateFault(outcome=Outcome.TIMED_OUT, stage="time", reason=reason)
+        return fault_from_child(answer, "time", self._candidate.runner.output.text())
 
     def _thaw_both(self) -> None:
         """Let both sides run: a frozen side would not answer the next order."""

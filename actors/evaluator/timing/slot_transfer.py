@@ -24,6 +24,7 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
+from actors.evaluator.timing import input_replacement
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -37,6 +38,13 @@ from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
 from actors.evaluator.timing.touched_pages import PAGE_BYTES, forget_touched, touched_bytes
+
+READ_AT_ANOTHER_TIME = {
+    Accusation.INPUTS_READ_AHEAD: "the output of a call of a block is not that of its inputs, "
+    "which were replaced before its turn: it reads the inputs of calls that are still to come",
+    Accusation.INPUTS_READ_LATE: "the output of a call of a block is not that of its inputs, "
+    "which were replaced long after its turn: it computes calls of a block together",
+}
 
 
 class SlotTransfer:
@@ -180,12 +188,14 @@ class SlotTransfer:
             self._spot_checks.only(slot)
             self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, where)
 
-    def require_no_reading_ahead(self, calls: int, usual_s: float) -> None:
-        """Replace inputs of a call to come while the candidate does a block; look at its output.
+    def require_reads_at_their_turn(self, calls: int, usual_s: float) -> None:
+        """Replace inputs while the candidate does a block; look at the outputs of their calls.
 
-        It must be that of the new inputs, unless they were written too late to be sure of that.
-        A candidate may compute the calls of a block together at its begin: that is no call on
-        inputs which it gets with the call.  `usual_s`: what its blocks take.
+        Once more where that says nothing, because the machine was busy.
+
+        A candidate may compute the calls of a block together, at its begin or at its end.  That is
+        no call on inputs which it gets with the call, and has its output when it returns.
+        `usual_s`: what its blocks take.
         """
         if (
             not self._fixture.is_deterministic
@@ -193,37 +203,46 @@ class SlotTransfer:
             or calls < POLICY.least_replaced
         ):
             return
-        least = math.ceil(calls * POLICY.least_replaced_share)
-        call = least + secrets.randbelow(calls - least)
-        latest = call / calls - POLICY.replaced_ahead_share  # as a share of the block
-        # Early is surely in time, and as late as possible finds those that read a little ahead.
-        is_early = secrets.randbelow(2)
-        after = (latest - POLICY.replacing_share) * (secrets.randbelow(1000) / 1000) ** is_early
+        for _try in range(POLICY.replaced_tries):
+            if self._reads_at_their_turn(calls, usual_s):
+                return
+
+    def _reads_at_their_turn(self, calls: int, usual_s: float) -> bool:
+        """Do one such block; return whether it says something of both calls."""
+        replaced = input_replacement.by_lot(calls, secrets.SystemRandom())
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
-        self._referee.prepare_replacement(call)
-        written_s = math.inf
+        for slot in replaced.slots:
+            self._referee.prepare_replacement(slot)
+        begun_s = written_s = math.inf
 
         def replace(began: float) -> None:
-            nonlocal written_s
-            time.sleep(after * usual_s)
+            nonlocal begun_s, written_s
+            time.sleep(replaced.after * usual_s)
+            begun_s = time.perf_counter() - began
             self._referee.replace_contents()
             written_s = time.perf_counter() - began
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=replace)
-        # Calls begin no earlier than at an even pace: the first ones are the slow ones.
-        if written_s > latest * min(usual_s, window.block_s):
-            return
+        is_before = replaced.was_before_its_turn(written_s, usual_s, window.block_s)
+        if is_before:
+            self._require_output(answer, calls, replaced.coming, Accusation.INPUTS_READ_AHEAD)
+        is_after = replaced.was_after_its_turn(begun_s, usual_s, window.block_s)
+        if is_after and replaced.over is not None:
+            self._referee.restore_contents()
+            self._require_output(answer, calls, replaced.over, Accusation.INPUTS_READ_LATE)
+        return is_before and is_after
+
+    def _require_output(
+        self, answer: FromRunner, calls: int, call: int, accusation: Accusation
+    ) -> None:
+        """Accuse the candidate if a call's output is not that of what is in its slot."""
         self._spot_checks.only(call)
         stashed = self._outputs.stash_some(answer, calls)
         try:
             self._spot_checks.compare(stashed, calls)
         except CandidateFaultError:
-            self._sides.accuse(
-                Accusation.INPUTS_READ_AHEAD,
-                "the output of a call of a block is not that of its inputs, which were "
-                "replaced before its turn: it reads the inputs of calls that are still to come",
-            )
+            self._sides.accuse(accusation, READ_AT_ANOTHER_TIME[accusation])
 
     def require_no_touched_ahead(self, calls: int, usual_s: float) -> None:
         """Stop the candidate in the middle of a block; look at how many of its inputs it has read.

@@ -143,13 +143,21 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_alone_blocks: int = 20
     alone_s: float = 0.5
 
-    # --- reading ahead ------------------------------------------------------------------------
+    # --- inputs that are read at another time than in their call ------------------------------
 
-    # Shares of the block: the inputs of a call that comes later than the first are replaced, so
-    # long before its turn as the second says at least; writing them may take the third.
-    least_replaced_share: float = 0.4
+    # Shares of the block: inputs are replaced by lot between these two.
+    replaced_shares: tuple[float, float] = (0.3, 0.6)
+    # Shares of the block: those of a later call so long before its turn; writing them may take the
+    # second.
     replaced_ahead_share: float = 0.15
     replacing_share: float = 0.1
+    # Shares of the block: those of an earlier call so long after its turn, if the block did not
+    # take longer than usual by more than the second.  So it is over by then even if the block stood
+    # still before it.
+    replaced_behind_share: float = 0.25
+    replaced_longer_share: float = 0.15
+    # Blocks: at most so many, until one says something of both calls.
+    replaced_tries: int = 3
     # Shares of the block: it is stopped by lot between these two, and by so much more of its inputs
     # than of its time can be read by then (honest blocks: less than of their time).  Pages that the
     # inputs must have.
