@@ -17,6 +17,7 @@ from actors.adopt.model_state import KeptState
 from actors.adopt.step_results import StepResult, later_calls, step_results
 from actors.adopt.task_proof import difference
 
+TRUTH_RUNS = 3  # of all batches: twice as they are, once in float64
 OWN_ERRORS = 2.0  # the fitted model may have this many times the original's own error
 ROUNDINGS = 16.0  # units of rounding that are never an error: an original may be exact by chance
 OTHER_COMPUTATION = 0.5  # a float64 run that is further away has drawn other numbers

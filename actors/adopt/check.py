@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 import torch
 
-from actors.adopt.accuracy import Accuracy, Truth
+from actors.adopt.accuracy import TRUTH_RUNS, Accuracy, Truth
 from actors.adopt.call_recorder import recorded_calls
 from actors.adopt.check_result import Check, Trial, changed_figure
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
@@ -86,8 +86,7 @@ class _CheckStage:
 
     def run(self, without: dict[str, str]) -> Check:
         """Try each winner alone, then together; return the result."""
-        with self._measured():
-            self._measure_original()
+        self._measure_original()
         names = [winner.name for winner in self._fit.winners if winner.name not in without]
         trials = [Trial(name=name, kept=False, reason=why) for name, why in without.items()]
         alone = [self._alone(name) for name in names]
@@ -118,10 +117,14 @@ class _CheckStage:
         self._say(
             f"check: a pass over all batches takes {pass_s:.2g} s; comparisons time {count} batches"
         )
+        began = time.perf_counter()
         self._truth = Truth(self._file, self._model, self._batches, self._state)
+        truth_s = time.perf_counter() - began
         self._graphs_before = self._graphs()
         self._memory_before = peak_of(self._run, self._device)
         self._quality_before = self._quality([])
+        rest_s = time.perf_counter() - began - truth_s
+        self._longest_s = truth_s / TRUTH_RUNS + rest_s + self._seconds  # what a trial repeats
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -132,14 +135,18 @@ class _CheckStage:
         finally:
             self._longest_s = max(self._longest_s, time.monotonic() - began)
 
-    def _has_time(self) -> bool:
-        """Whether there is time to try something more, and to measure all that is kept then."""
-        return self._limit.left_s > 2 * self._longest_s
+    def _has_time(self, trials: int = 1) -> bool:
+        """Whether there is time for so many trials more."""
+        return self._limit.left_s > trials * self._longest_s
 
     def _whole(self, result: Check) -> Check:
         """Measure all kept winners together."""
         self._begin(result.kept)
-        gain = self._gain([], result.kept)
+        alone = next(trial.alone for trial in result.trials if trial.kept)
+        if len(result.kept) > 1 or alone is None or self._has_time():
+            gain = self._gain([], result.kept)
+        else:
+            gain = alone
         accuracy = self._accuracy(result.kept)
         memory, graphs = self._costs_of(result.kept)
         quality = self._quality(result.kept)
@@ -213,7 +220,7 @@ class _CheckStage:
 
     def _stack(self, good: Sequence[Trial]) -> list[Trial]:
         """Drop those that spoil the whole, then add the others one by one, the best first."""
-        together = good if self._has_time() else good[:1]
+        together = good if self._has_time(2) else good[:1]
         sound, dropped = sound_subset([trial.name for trial in together], self._problem)
         dropped |= {trial.name: NO_TIME for trial in good[len(together) :]}
         for name, reason in dropped.items():
@@ -222,7 +229,7 @@ class _CheckStage:
         result = []
         for trial in good:
             reason, gain = dropped.get(trial.name, ""), None
-            if trial.name in sound and kept and not self._has_time():
+            if trial.name in sound and kept and not self._has_time(2):  # and for the whole
                 reason = NO_TIME
                 self._say(f"dropped: {trial.name}: {reason}")
             elif trial.name in sound and kept:
@@ -385,11 +392,3 @@ def _refuse_gain(gain: Gain, ceiling: float, share: float) -> None:
             f"the step becomes {gain.describe()} faster, and the module is only {share:.0%} of it"
             f" (at most {ceiling:.2f}×): something else changed"
         )
-
-
-def read_progress(folder: StageFolder) -> list[str]:
-    """Return the winners that were being tried when a check died."""
-    try:
-        return folder.read(PROGRESS, list[str], "adopt.py check")
-    except AdoptError:
-        return []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.adopt.check import PROGRESS, read_progress
+from actors.adopt.check import PROGRESS
 from actors.adopt.check_result import Check
 from actors.adopt.errors import AdoptError
 from actors.adopt.exec_child import has_ended, started_child
@@ -39,7 +39,7 @@ def check_apart(
         status = _check_status(folder, seconds, limit)
         if status >= 0:
             break
-        tried = [name for name in read_progress(folder) if name not in dropped]
+        tried = [name for name in _progress(folder) if name not in dropped]
         name = signal.Signals(-status).name
         if status in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT) or not tried:
             raise AdoptError(f"the check was ended by {name}; the same command begins it again")
@@ -74,3 +74,11 @@ def dropped_before(folder: StageFolder) -> dict[str, str]:
         return msgspec.json.decode((folder.path / DROPPED).read_bytes(), type=dict[str, str])
     except msgspec.DecodeError:
         return {}
+
+
+def _progress(folder: StageFolder) -> list[str]:
+    """Return the winners that were being tried when a check died."""
+    try:
+        return folder.read(PROGRESS, list[str], "adopt.py check")
+    except AdoptError:
+        return []

@@ -27,6 +27,7 @@ CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at mos
 STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run
 RESULT = "result.json"
+EARLY = "ended after"  # begins the note of a run that could not use its budget
 LONGEST_NOTE = 200  # characters of why a run ended
 
 
@@ -152,8 +153,9 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     nearest = f", the best {gain:.2f}×" if gain else ""
     if result.get("best"):
         return "a winner was found"
-    if not correct and result.get("notes"):
-        return textwrap.shorten(str(result["notes"][0]), LONGEST_NOTE, placeholder=" …")
+    early = next((note for note in result.get("notes", ()) if str(note).startswith(EARLY)), "")
+    if not correct and early:
+        return textwrap.shorten(str(early), LONGEST_NOTE, placeholder=" …")
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
 
 

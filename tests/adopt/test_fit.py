@@ -310,6 +310,14 @@ def test_kernels_run_on_after_an_export(package: Any, model: Any) -> None:
     assert {"the attribute sizes was changed": 1} == package.report(model)["fast.0"]["reasons"]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_torch_jit_script_says_what_to_do(package: Any, model: torch.nn.Module) -> None:
+    """Before: "'FittedForward' object has no attribute '__globals__'"."""
+    package.fit(model)
+    with pytest.raises(RuntimeError, match=r"call unfit\(model\) before it"):
+        torch.jit.script(model)
+
+
 def test_what_a_compiler_traces_uses_no_descriptor() -> None:
     """torch 2.11 breaks the graph at `function.__get__`, also in a property: at each other call."""
     tree = ast.parse(package_texts()["__init__.py"])

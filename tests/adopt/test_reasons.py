@@ -47,10 +47,11 @@ def test_a_run_that_could_not_go_on_says_why(folder: StageFolder) -> None:
     run = folder.path / "runs" / task.name
     (run / "tasks").mkdir(parents=True)
     shutil.copy(folder.path / task.file, run / "tasks")
-    notes = ["ended after 1 of 3 attempts: The rule book can't go on."]
+    about = "each call is forward and backward, timed together"  # a note about the task
+    notes = [about, "ended after 1 of 3 attempts: The rule book can't go on."]
     result = {"status": "finished", "attempts": 1, "correct": 0, "best": None, "notes": notes}
     (run / "result.json").write_bytes(msgspec.json.encode({"tasks": [result]}))
-    assert notes[0] == run_outcome(folder, task)
+    assert notes[1] == run_outcome(folder, task)
 
 
 def test_a_task_is_timed_alone_with_hooks_as_in_the_model(

@@ -345,3 +345,12 @@ def test_an_exported_module_keeps_its_kernels(tmp_path: Path, value: Any) -> Non
     assert (
         1 == winner.kernel_stats()["reasons"]["the attribute sizes was changed after construction"]
     )
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_torch_jit_script_says_what_to_use(file: Any) -> None:
+    """Before: "can't take variable number of arguments", with a line of the guard."""
+    _, winner, _ = pair(file)
+    for module in (winner, torch.nn.Sequential(winner)):
+        with pytest.raises(RuntimeError, match=r"use the plain class Model, or torch\.export"):
+            torch.jit.script(module)

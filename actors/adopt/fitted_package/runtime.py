@@ -26,7 +26,8 @@ import torch
 
 from .call_layouts import as_tuples, matches, misfit, nest
 
-KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel")  # what a fitted module has
+# What a fitted module has of its own; torch.jit.script calls the last one.
+KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
@@ -231,6 +232,9 @@ class FittedForward:
         replica.__dict__.update(self.replaced)
         return replica
 
+    def refuse_script(self):
+        raise RuntimeError("torch.jit.script takes no fitted module: call unfit(model) before it")
+
 
 def _place(model, path, winner):
     """Fit one module; return why not, or ""."""
@@ -243,7 +247,8 @@ def _place(model, path, winner):
     if structure(site) != winner["structure"]:
         return "it is not the module that the winner was made for"
     fitted = FittedForward(site, winner)
-    site.__dict__.update(zip(KEYS, (fitted, fitted.reduced, fitted.replicated)))
+    own = (fitted, fitted.reduced, fitted.replicated, fitted.refuse_script)
+    site.__dict__.update(zip(KEYS, own))
     return ""
 
 

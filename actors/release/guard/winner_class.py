@@ -89,6 +89,11 @@ class ModelNew(Model):
         replica._kernel_guard.off = "it is a replica of torch.nn.DataParallel"
         return replica
 
+    def __prepare_scriptable__(self):
+        raise RuntimeError(
+            "ModelNew does not support torch.jit.script: use the plain class Model, or torch.export"
+        )
+
     def __getstate__(self):
         state = dict(super().__getstate__())
         state.pop("_kernel_guard", None)
