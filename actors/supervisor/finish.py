@@ -87,7 +87,7 @@ def _last_lines(
         lines.append(formatting.best_line(task))
         if task.best is not None:
             best = run_results.best_file(folder.path, task.name, len(snapshot.tasks))
-            lines[-1] += f" -> {folder.shown}/{best.name}"
+            lines[-1] += f" -> {folder.shown}/{best.name}" if best.exists() else ""
         lines += [f"{task.name}: {note}" for note in task.notes]
         if task.other_devices:
             lines.append(f"{task.name}: ranked by {formatting.ranking_device(task)}")
@@ -95,7 +95,8 @@ def _last_lines(
         lines.append(f"steered by a person: {formatting.person_line(snapshot.person)}")
     if snapshot.tasks:
         lines.append(f"spent {unit_costs.spent_line(snapshot.tasks)}")
-        lines.append(f"report {folder.shown}/{html_report.FILE_NAME}")
+        if (folder.path / html_report.FILE_NAME).exists():  # not where the disk is full
+            lines.append(f"report {folder.shown}/{html_report.FILE_NAME}")
     if snapshot.status == "idle":
         lines.append(f"not finished: {snapshot.reason}")
     elif status in (ExitStatus.STOPPED, ExitStatus.FAULT):

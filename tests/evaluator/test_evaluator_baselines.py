@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from actors.evaluator.judge import Judge
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.timing import baseline_cache, baselines
 from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
 from actors.evaluator.timing.baselines import BaselineTime, CompiledBaselines
 from actors.work_context import STANDALONE
-from protocol.values import Device, Task
+from protocol.values import Device, Reference, Task
 
 HERE = Device(kind="cuda", name="card", fingerprint="card; driver 1; torch 2.11; CUDA 13.0")
 TASK = Task(name="t", source="class Model: pass")
@@ -96,6 +98,25 @@ def test_the_cache_is_in_the_users_cache_folder() -> None:
     )
 
 
+WAITS_WITHOUT_PRIORITY = """
+import time
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        with open("/proc/self/autogroup") as group:
+            if "nice -" not in group.read():
+                time.sleep(1)
+        return x + 1.0
+
+def get_inputs():
+    return [torch.rand(8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
 class FakeFixture:
     """A fixture of which only the task is looked at."""
 
@@ -128,6 +149,16 @@ def test_a_mode_that_is_done_is_not_measured_again(
     assert expected == compiled.measure(fixture, other, STANDALONE)
     assert [None, "default", "max-autotune", None, "max-autotune"] == measured
     assert expected == compiled.stored(TASK, other)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/proc/self/autogroup").exists(), reason="no priority to give"
+)
+def test_a_module_is_timed_with_priority(patient_judge: Judge) -> None:
+    """Beside other programs a short call took as long as their time slices."""
+    measured = patient_judge.measure(Task(name="waits", source=WAITS_WITHOUT_PRIORITY))
+    assert isinstance(measured, Reference)
+    assert measured.eager_us < 1e6
 
 
 def test_baselines_are_on_the_clock_of_the_reference() -> None:

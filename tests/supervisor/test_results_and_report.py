@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -273,6 +274,21 @@ def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
         ending = RunEnd(kind=EndKind.OVER)
         code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, lines.append)
     return code, lines
+
+
+def test_files_that_could_not_be_written_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the last lines say so, and name neither a winner's file nor a report."""
+
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run_results, "write_best", full_disk)
+    code, lines = conclude(Sample(tmp_path / "run", nodes=((1, 0, correct(500.0)),), budget=1))
+    assert ExitStatus.FAULT is code
+    assert "No space left on device" in lines[0]
+    assert not any("best.py" in line or "report" in line for line in lines)
 
 
 def test_a_best_so_far_that_was_not_confirmed_is_removed(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ MAX_WAKE_S = 0.001  # of a benchmark, after all had stopped: a process of honest
 SETTLE_S = 2.0  # from the stop signal until the process has stopped, on a busy machine
 POLL_S = 50e-6
 HIGH_PRIORITY = "-15"  # nice value of a session, among sessions (autogroup); root only
+USUAL_PRIORITY = "0"
 
 
 class ProcessFreezer:
@@ -228,13 +229,21 @@ class ProcessFreezer:
 
     def boost_priority(self) -> None:
         """Give the frozen processes priority over other users' processes, once they go on."""
-        for pid in self._frozen:
-            _boost(pid)
+        _set_priority(self._frozen, HIGH_PRIORITY)
 
     def boost_priority_of_all(self) -> None:
         """Give all processes priority for good: trusted ones only."""
-        for pid in self._processes(self._other_processes):
-            _boost(pid)
+        _set_priority(self._processes(self._other_processes), HIGH_PRIORITY)
+
+    @contextmanager
+    def priority_of_all(self) -> Iterator[None]:
+        """Give all processes priority for the length of a block of code."""
+        processes = self._processes(self._other_processes)
+        _set_priority(processes, HIGH_PRIORITY)
+        try:
+            yield
+        finally:
+            _set_priority(processes, USUAL_PRIORITY)
 
     def _listed_processes(self) -> set[int]:
         """Return the candidate's processes by the kernel's lists of children.
@@ -272,10 +281,11 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
-def _boost(pid: int) -> None:
-    # The process is stopped after its window and killed at its end, so it can't abuse the priority.
-    with suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(HIGH_PRIORITY, encoding="ascii")
+def _set_priority(processes: Set[int], priority: str) -> None:
+    # A candidate is stopped after its window and killed at its end, so it can't abuse the priority.
+    for pid in processes:
+        with suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text(priority, encoding="ascii")
 
 
 @contextmanager

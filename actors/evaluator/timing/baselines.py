@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from statistics import quantiles
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
@@ -24,7 +24,9 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseTensors,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
 from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.baseline_cache import (
     BaselineCache,
@@ -105,6 +107,7 @@ class BaselineProcess:
     def __init__(self, fixture: ReferenceFixture) -> None:
         self._fixture = fixture
         self._child: ChildClient[FromRunner] | None = None
+        self._freezer = ProcessFreezer(set())
 
     def time(self, mode: str | None) -> BaselineTime | None:
         """Measure the module, under torch.compile unless `mode` is None; that comes first.
@@ -115,7 +118,7 @@ class BaselineProcess:
         limit = self._fixture.limits.check_s
         measured = None
         if mode is None or _is_good_answer(child.ask(CompileModule(mode=mode), limit)):
-            measured = _measure(self._fixture, child, first_s=COMPILE_S)
+            measured = _measure(self._fixture, child, self._freezer, first_s=COMPILE_S)
         if measured is None:
             self.close()  # it may not answer any more
         return measured
@@ -128,9 +131,9 @@ class BaselineProcess:
 
     def _started(self) -> ChildClient[FromRunner]:
         fixture = self._fixture
-        child: ChildClient[FromRunner] = fixture.zygote.spawn(
-            "runner", fixture.confinement, FromRunner, trusted=False
-        )
+        child: ChildClient[FromRunner]
+        with freezer_for_new_children(fixture.zygote) as self._freezer:
+            child = fixture.zygote.spawn("runner", fixture.confinement, FromRunner, trusted=False)
         orders: tuple[tuple[Order, list[int]], ...] = (
             (fixture.import_order(), []),
             fixture.construct_order(),
@@ -169,7 +172,7 @@ def on_clock_of(eager_us: float, measured: ReferenceBaselines) -> ReferenceBasel
 
 def eager_time(fixture: ReferenceFixture) -> BaselineTime:
     """Measure the task's own module; raise `JudgeUnavailableError` when it can't be timed."""
-    measured = _measure(fixture, fixture.runner)
+    measured = _measure(fixture, fixture.runner, fixture.freezer)
     if measured is None:
         raise fixture.failure("it could not be timed")
     fixture.runner.ask(ReleaseTensors(), fixture.limits.check_s)  # a candidate needs the memory
@@ -181,8 +184,16 @@ def _is_good_answer(answer: object) -> bool:
 
 
 def _measure(
-    fixture: ReferenceFixture, child: ChildClient[FromRunner], first_s: float | None = None
+    fixture: ReferenceFixture,
+    child: ChildClient[FromRunner],
+    freezer: ProcessFreezer,
+    first_s: float | None = None,
 ) -> BaselineTime | None:
+    """Time a module after its first call, in which it is compiled; None: it raised or died.
+
+    With the priority that both sides have in a benchmark.  Beside other programs a call of 0.2 ms
+    took 75 ms in every block: its threads waited for each other.
+    """
     limit = fixture.limits.check_s
     draw = fixture.referee.draw()
     order, carried = draw.set_inputs_order(0)
@@ -195,21 +206,29 @@ def _measure(
         child.ask(CallRepeatedly(calls=1, slots=1), first_s or limit)
     ):
         return None
-    calls, began = 1, time.monotonic()  # the first call, which compiles, is over
+    clock = clock_priority.realtime_priority() if fixture.on_host else nullcontext()
+    with freezer.priority_of_all(), clock:
+        blocks_us = _block_times_us(child, limit)
+    return baseline_of_blocks(blocks_us) if blocks_us else None
+
+
+def _block_times_us(child: ChildClient[FromRunner], limit: float) -> list[float]:
+    """Return microseconds a call of each block; [] when one raised or the process died."""
+    calls, began = 1, time.monotonic()
     blocks_us: list[float] = []
     while len(blocks_us) < MAX_BLOCKS:
         start = time.perf_counter()
         answer = child.ask(CallRepeatedly(calls=calls, slots=1), limit)
         seconds = (time.perf_counter() - start) / calls
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-            return None
+            return []
         elapsed = time.monotonic() - began
         calls = timing_statistics.calls_a_block(seconds)
         if elapsed >= WARM_UP_S or calls == 1:
             blocks_us.append(seconds * 1e6)
         if elapsed >= MEASURE_S and len(blocks_us) >= MIN_BLOCKS:
             break
-    return baseline_of_blocks(blocks_us)
+    return blocks_us
 
 
 def baseline_of_blocks(blocks: Sequence[float]) -> BaselineTime:
