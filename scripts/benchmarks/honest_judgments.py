@@ -1,10 +1,11 @@
 """Judgments of honest candidates, a third of them beside another program: none may be rejected.
 
     python -m scripts.benchmarks.honest_judgments [--device cpu|cuda] [--count N] [--seconds S]
-        [--share I/N]
+        [--share I/N] [--kernelbench ROOT]
 
 The candidates are the honest kernels of `truth`, modules of `examples/` and of the corpus against
-themselves, the corpus's honest candidates, and the rule book's first answers to the examples.
+themselves, the corpus's honest candidates, and the rule book's first answers to the examples; with
+`--kernelbench` also every tenth of a KernelBench folder's problems against itself.
 Each is judged several times in a row, in fresh processes, so that there are N judgments (300); one
 in three is beside the other program.  None begins after S seconds (450).  Candidates are built
 while others are judged.  A module against itself takes as long as itself: an interval that excludes
@@ -84,13 +85,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=WANTED, help=f"judgments ({WANTED})")
     parser.add_argument("--seconds", type=float, default=450.0, help="at most (450)")
     parser.add_argument("--share", type=share, default=(1, 1), help="I/N: a part of them")
+    parser.add_argument("--kernelbench", type=Path, help="a folder of KernelBench's problems")
     flags = parser.parse_args(arguments)
     print(f"{machine()}", flush=True)
     with tempfile.TemporaryDirectory() as folder, other_program(flags.device) as other:
         judge = Judge(flags.device, Limits(time_s=TIME_S), Path(folder) / "judge")
         try:
             part, of = flags.share
-            chosen = chosen_candidates(flags.device, part, of)
+            found = honest_candidates(flags.device, flags.kernelbench)
+            chosen = share_of(found, part, of)
             count = min(-(-flags.count // of), MOST_TIMES * len(chosen))
             return Judgments(judge, flags.device, other).judge_all(chosen, count, flags.seconds)
         except JudgeUnavailableError as error:
@@ -206,21 +209,21 @@ def figures(verdict: Verdict) -> str:
 # --- the candidates ------------------------------------------------------------------------------
 
 
-def chosen_candidates(device: DeviceKind, part: int, of: int) -> list[HonestCandidate]:
+def share_of(found: Sequence[HonestCandidate], part: int, of: int) -> list[HonestCandidate]:
     """Return a share of the candidates, of all kinds; those of one task are together."""
-    found = honest_candidates(device)
     names = list(dict.fromkeys(each.name for each in found))
     return [each for each in found if names.index(each.name) % of == part - 1]
 
 
-def honest_candidates(device: DeviceKind) -> list[HonestCandidate]:
+def honest_candidates(device: DeviceKind, kernelbench: Path | None) -> list[HonestCandidate]:
     """Return all candidates for a device, each task's together: its reference is prepared once."""
     kernels = [
         HonestCandidate(name=each.name, task=each.task, candidate=each.candidate)
         for each in honest_kernels(device)
         if not each.gigabytes  # their preparation takes seconds
     ]
-    return [*kernels, *corpus(device), *examples()]
+    problems = kernelbench_problems(kernelbench) if kernelbench else ()
+    return [*kernels, *corpus(device), *examples(), *problems]
 
 
 def corpus(device: DeviceKind) -> Iterator[HonestCandidate]:
@@ -240,6 +243,14 @@ def examples() -> Iterator[HonestCandidate]:
         task = path.read_text(encoding="utf-8")
         yield HonestCandidate(name=path.stem, task=task, candidate=task + OWN_MODULE)
         yield HonestCandidate(name=path.stem, task=task, candidate="")
+
+
+def kernelbench_problems(root: Path) -> Iterator[HonestCandidate]:
+    """Yield every tenth problem of levels 1 to 3 of a KernelBench folder against itself."""
+    for path in sorted(root.glob("level[123]/*.py"))[::10]:
+        task = path.read_text(encoding="utf-8")
+        name = f"{path.parent.name}_{path.stem}"
+        yield HonestCandidate(name=name, task=task, candidate=task + OWN_MODULE)
 
 
 def written_by_rule_book(judge: Judge, task: Task) -> str:
