@@ -26,15 +26,14 @@ from actors.evaluator.facts.verdict_facts import candidate_facts, fault_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import tensor_leaves
-from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.ipc.runner_orders import (
     CallProfiled,
     FromRunner,
-    ParametersLoaded,
     TakeProfile,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.reference.runner_start import FailedStart, start_runner
 from actors.evaluator.sandbox import sandbox
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import (
@@ -51,7 +50,7 @@ from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.sides import CandidateProcess
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
-from protocol.values import Outcome, Seconds, Stage, Value, Verdict
+from protocol.values import Outcome, Seconds, Value, Verdict
 
 EXIT_S = 5.0
 PROFILE_S = 10.0  # for the profile of a candidate, which takes a fraction of a second
@@ -217,42 +216,21 @@ class Evaluation:
         limits = self._limits
         # A candidate may also compile while it is constructed.
         build_s = limits.build_s if may_compile(self._source) else 0.0
-        fault = self._ask(
-            runner,
-            self.fixture.import_order(self._source),
-            limits.import_s,
-            "import",
-        )
-        if fault is not None:
-            return fault
         self.fixture.refresh_buffers()
-        construct, carried = self.fixture.construct_order()
-        fault = self._ask(runner, construct, limits.check_s + build_s, "check", carried)
-        if fault is not None:
-            return fault
-        load, carried = self.fixture.load_order()
-        answer = runner.ask(load, limits.check_s, carried)
-        if isinstance(answer, ChildFailure) or not isinstance(answer[0], ParametersLoaded):
-            return fault_from_child(answer, "check", runner.output.text())
-        if answer[0].misshapen:
-            return wrong_result(f"parameter {answer[0].misshapen[0]}", "check")
-        self._missing_parameters = answer[0].missing
+        loaded = start_runner(
+            runner,
+            self.fixture.start_orders(self._source),
+            import_s=limits.import_s,
+            check_s=limits.check_s + build_s,
+        )
+        if isinstance(loaded, FailedStart):
+            return fault_from_child(loaded.answer, loaded.stage, runner.output.text())
+        if loaded.misshapen:
+            return wrong_result(f"parameter {loaded.misshapen[0]}", "check")
+        self._missing_parameters = loaded.missing
         self.fixture.referee.restore_parameters(
             self._missing_parameters, has_changed=bool(self.fixture.facts.updated.items)
         )
-        return None
-
-    def _ask(
-        self,
-        runner: ChildClient[FromRunner],
-        order: Order,
-        seconds: float,
-        stage: Stage,
-        carried: list[int] | None = None,
-    ) -> CandidateFault | None:
-        answer = runner.ask(order, seconds, carried or [])
-        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-            return fault_from_child(answer, stage, runner.output.text())
         return None
 
     def _run_check(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import msgspec
 
@@ -28,6 +29,7 @@ from actors.evaluator.facts.task_facts import TaskFacts
 from actors.evaluator.inspection_stage import InspectionStage, profile_context, with_profile
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
+from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.profiling.exception_place import with_exception_place
 from actors.evaluator.profiling.inspection import Inspector
 from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
@@ -195,13 +197,7 @@ class DeviceSession:
                 else builds.stage("candidate", request.source)
             )
             self._health.before_candidate()
-
-            def control(beside: ReferenceFixture) -> Evaluation:
-                text = f"{beside.task.source}{CONTROL}"
-                own = EvaluationRequest(source=text, labelled_source="")
-                stage = builds.stage("control", own.source)
-                return Evaluation(beside, self.device_info, own, stage)
-
+            control = partial(self._control, builds)
             limits = self.confinements.limits
             evaluation = Evaluation(
                 fixture, self.device_info, request_of_case(request, task, limits), build
@@ -224,6 +220,21 @@ class DeviceSession:
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL or judged.was_lost_under_profiler:
             self._health.after_abnormal_end()
+        return self._labelled(verdict, task, request, profile)
+
+    def _control(self, builds: TurnBuilds, beside: ReferenceFixture) -> Evaluation:
+        """Return the evaluation of the task's own module as a candidate."""
+        own = EvaluationRequest(source=f"{beside.task.source}{CONTROL}", labelled_source="")
+        return Evaluation(beside, self.device_info, own, builds.stage("control", own.source))
+
+    def _labelled(
+        self,
+        verdict: Verdict,
+        task: Task,
+        request: EvaluationRequest,
+        profile: KernelProfile | None,
+    ) -> Verdict:
+        """Return a verdict with its labels, and what is known of the device and its memory."""
         if self._ran_out_of_memory(verdict, request):
             verdict = msgspec.structs.replace(verdict, verdict=Outcome.OUT_OF_MEMORY)
         labelled = verdict_annotations.with_labels(

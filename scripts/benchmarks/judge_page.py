@@ -74,6 +74,7 @@ PARTS = {
 HOST_FACTOR = 15.0  # a host may take so many times as long
 LIMIT_SHARE = 0.9  # of a part's seconds: its command begins nothing after that
 END_S = 10.0  # for the end of a command that is interrupted
+STOPPED = 130  # exit status of what Ctrl-C has ended
 INTRODUCTION = """\
 # The judge, measured
 
@@ -108,7 +109,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--part", choices=tuple(PARTS), action="append", help="only this part")
     parser.add_argument("--brief", action="store_true", help="fewer kernels (on a card)")
     parser.add_argument("--commit", default="", help="what is measured, where git can't tell")
-    flags = parser.parse_args(arguments)
+    try:
+        print_page(parser.parse_args(arguments))
+    except KeyboardInterrupt:
+        print("\nStopped with Ctrl-C before its end.")
+        return STOPPED
+    return 0
+
+
+def print_page(flags: argparse.Namespace) -> None:
+    """Print the introduction and each part."""
     print(INTRODUCTION)
     date = time.strftime("%Y-%m-%d")
     measured = flags.commit or commit()
@@ -116,7 +126,6 @@ def main(arguments: list[str]) -> int:
     for name in flags.part or list(PARTS):
         is_brief = flags.brief and flags.device == "cuda"
         print_part(PARTS[name], flags.device, measured, is_brief=is_brief)
-    return 0
 
 
 def print_part(part: Part, device: str, measured: str, *, is_brief: bool) -> None:
@@ -135,14 +144,19 @@ def print_part(part: Part, device: str, measured: str, *, is_brief: bool) -> Non
     words = [part.module, "--device", device, *limit, *drawn]
     shown = " ".join(f'"{word}"' if " " in word else word for word in words)
     print(f"\n## {part.title}\n\n`python -m {shown}`\n\n```text", flush=True)
-    print_output([sys.executable, "-u", "-m", *words], limit_s)
-    print("```", flush=True)
+    try:
+        print_output([sys.executable, "-u", "-m", *words], limit_s)
+    finally:
+        print("```", flush=True)
 
 
 def print_output(command: list[str], limit_s: float) -> None:
     """Print what a command prints, and how it ended if that is not as it should."""
     began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    # In a session of its own: a key that stops both would reach it twice.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
         timer = threading.Timer(limit_s, interrupt, [process])
         timer.start()
         try:
@@ -151,6 +165,7 @@ def print_output(command: list[str], limit_s: float) -> None:
             status = process.wait()
         except KeyboardInterrupt:
             interrupt(process)
+            print((process.stdout.read() if process.stdout else b"").decode(errors="replace"))
             raise
         finally:
             timer.cancel()

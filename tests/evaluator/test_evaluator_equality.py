@@ -114,3 +114,27 @@ def test_a_jump_of_eager_excuses_as_few_elements(torch: ModuleType, compare) -> 
     assert not compare(got, eager, exact, "output").reason
     got.view(-1)[: 40 * lost] = 0.0
     assert compare(got, eager, exact, "output").reason
+
+
+def test_where_eager_loses_much_not_all_is_right(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """An eighth of the elements is lost: so many errors like that lose two thirds, and not all."""
+    torch.manual_seed(4)
+    exact = torch.rand(1 << 14, dtype=torch.float64)
+    eager, honest = exact.float(), exact.float()
+    for lossy, share in ((eager, 0.125), (honest, 0.6)):
+        moved = torch.rand(exact.shape) < share
+        lossy[moved] = torch.rand(int(moved.sum()))
+    assert not compare(honest, eager, exact, "output").reason
+    assert compare(torch.zeros_like(eager), eager, exact, "output").reason
+    nan = honest.clone()
+    nan[(nan - exact).abs() > 0.9] = math.nan
+    assert compare(nan, eager, exact, "output").reason
+
+
+def test_a_scalar_that_eager_loses_is_not_anything(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """Eight times the error of eager is the most, also where that is more than a quarter."""
+    exact, eager = torch.tensor([1.0], dtype=torch.float64), torch.tensor([1.1])
+    for right in (1.3, 0.5, 1.75):
+        assert not compare(torch.tensor([right]), eager, exact, "output").reason
+    for wrong in (0.0, 2.0, math.nan):
+        assert compare(torch.tensor([wrong]), eager, exact, "output").reason

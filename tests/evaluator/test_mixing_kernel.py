@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -40,6 +40,26 @@ extern "C" void launch(const unsigned* grid, unsigned threads, void** at, const 
 """
 
 
+def on_host(torch: ModuleType, folder: Path, kernel: str) -> Callable[..., None]:
+    """Return what launches the kernel, compiled for the host."""
+    source, library = folder / "mix.cpp", folder / "mix.so"
+    source.write_text(HOST + kernel + LAUNCH, encoding="ascii")
+    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    run = ctypes.CDLL(str(library)).launch
+
+    def launch(grid: Sequence[int], block: Sequence[int], args: Sequence[object]) -> None:
+        at = [each.data_ptr() for each in args if isinstance(each, torch.Tensor)]
+        sizes = [each for each in args if isinstance(each, int)]
+        run(
+            (ctypes.c_uint * 3)(*grid),
+            block[0],
+            (ctypes.c_void_p * 5)(*at),
+            (ctypes.c_int * 5)(*sizes),
+        )
+
+    return launch
+
+
 @pytest.mark.parametrize(
     ("text", "other", "is_right"),
     [
@@ -55,24 +75,22 @@ def test_the_kernel_mixes_and_scales_as_torch_does(
     """Each word of each slot, and no other; a kernel that is wrong is not used."""
     from actors.evaluator.children.tensors import mixing_kernel
 
-    source, library = tmp_path / "mix.cpp", tmp_path / "mix.so"
-    kernel = mixing_kernel.SOURCE.replace(text, other)
-    source.write_text(HOST + kernel + LAUNCH, encoding="ascii")
-    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-    run = ctypes.CDLL(str(library)).launch
-
-    def launch(grid: Sequence[int], block: Sequence[int], args: Sequence[object]) -> None:
-        at = [each.data_ptr() for each in args if isinstance(each, torch.Tensor)]
-        sizes = [each for each in args if isinstance(each, int)]
-        run(
-            (ctypes.c_uint * 3)(*grid),
-            block[0],
-            (ctypes.c_void_p * 5)(*at),
-            (ctypes.c_int * 5)(*sizes),
-        )
-
+    launch = on_host(torch, tmp_path, mixing_kernel.SOURCE.replace(text, other))
     kinds = (None, *mixing_kernel.KINDS)
     assert is_right is all(mixing_kernel.is_right(launch, kind, "cpu") for kind in kinds)
+
+
+def test_a_nan_stays_one(torch: ModuleType, tmp_path: Path) -> None:
+    """Rounding a NaN of full payload as a number would make it zero; a card makes such NaNs."""
+    from actors.evaluator.children.tensors import mixing_kernel
+
+    bits = torch.tensor([0x7FFF, 0xFFFF, 0x7F81, 0x7FC0], dtype=torch.int32).to(torch.int16)
+    draw = bits.repeat(16).view(torch.complex128)
+    slots = torch.zeros(1, len(draw), dtype=torch.complex128)
+    chosen, factors = torch.ones(1, len(draw), dtype=torch.bool), torch.tensor([[0.99]])
+    launch = on_host(torch, tmp_path, mixing_kernel.SOURCE)
+    mixing_kernel.launch(launch, slots, (draw, draw), chosen, factors.to(torch.bfloat16))
+    assert bool(slots.view(torch.bfloat16).isnan().all())
 
 
 @pytest.mark.gpu

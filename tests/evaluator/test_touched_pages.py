@@ -19,6 +19,7 @@ from actors.evaluator.judge import Judge
 from actors.evaluator.timing.touched_pages import (
     PAGE_BYTES,
     forget_touched,
+    read_share,
     touched_bytes,
     touched_in,
 )
@@ -66,6 +67,16 @@ def test_a_candidate_that_reads_a_block_ahead_is_found_by_what_it_reads(
     # Its first call takes so long that earlier calls than expected see replaced inputs, too.
     found_by = ("of a block's inputs after", "it computes calls of a block together")
     assert is_honest or any(words in verdict.reason for words in found_by)
+
+
+@pytest.mark.parametrize("pages", [8, 9, 16, 400])
+def test_an_even_reader_has_never_read_more_than_its_share(pages: int) -> None:
+    """A page counts as a whole once its first byte is read: in few pages that is much."""
+    size = pages * PAGE_BYTES
+    for read in range(1, size, 97):
+        touched = -(-read // PAGE_BYTES) * PAGE_BYTES
+        assert read_share(touched, size) <= read / size
+    assert read_share(size, size) >= 0.875
 
 
 @needs_marks

@@ -7,8 +7,9 @@ relative to the element's magnitude plus the tensor's own root mean square, so t
 pass for an output of tiny numbers.  Integers and booleans must be equal exactly.
 
 Where a function jumps (a fraction, a choice of experts), eager loses all of some elements, and
-times that error anything would be right.  So no more than `MOST_ALLOWED` is; beyond that may be
-`ERROR_FACTOR` times as many elements as eager loses.
+times that error anything would be right.  So no more than `MOST_ALLOWED` is; beyond that, up to
+`ERROR_FACTOR` times eager's largest error, may be as many elements as so many errors like eager's
+lose together.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Comparison(Value, frozen=True, kw_only=True):
     # Of an output that is wrong: the tolerance is `allowed` times (the element plus `rms`).
     rms: float = 0.0
     allowed: float = 0.0
+    wrong: int = 0  # elements
 
 
 def compare(
@@ -73,11 +75,24 @@ def compare(
         return Comparison(max_error=off / allowed)
     own_loss, excused = ERROR_FACTOR * relative_loss(eager, truth), 0
     if own_loss > MOST_ALLOWED:
-        lost = MOST_ALLOWED / ERROR_FACTOR
-        pieces = scaled_errors(eager, eager, truth, size, lost)
-        excused = int(ERROR_FACTOR) * sum(int((each.error > 1.0).sum().item()) for each in pieces)
+        excused = _excused_elements(eager, truth, size)
     allowed = max(allowed, min(own_loss, MOST_ALLOWED))
-    return _thorough_comparison(got, eager, truth, where, size, allowed, excused)
+    found = _thorough_comparison(got, eager, truth, where, size, allowed)
+    if found.wrong <= excused and found.max_error * allowed <= own_loss:
+        return Comparison(max_error=min(found.max_error, 1.0))
+    return found
+
+
+def _excused_elements(eager: torch.Tensor, truth: torch.Tensor, size: float) -> int:
+    """Return how many elements `ERROR_FACTOR` independent errors like eager's lose together.
+
+    That is as many times those that eager loses while they are few, and never all before eager
+    loses all.
+    """
+    pieces = scaled_errors(eager, eager, truth, size, MOST_ALLOWED / ERROR_FACTOR)
+    lost = sum(int((each.error > 1.0).sum().item()) for each in pieces)
+    kept_share = 1.0 - lost / eager.numel()
+    return int(eager.numel() * (1.0 - kept_share**ERROR_FACTOR))
 
 
 def floor_of(tensor: torch.Tensor) -> float:
@@ -108,9 +123,8 @@ def _thorough_comparison(
     where: str,
     size: float,
     allowed: float,
-    excused: int = 0,
 ) -> Comparison:
-    """Compare element by element; `excused`: how many may be further off."""
+    """Compare element by element."""
     worst, count, first = 0.0, 0, -1
     for piece in scaled_errors(got, eager, truth, size, allowed):
         bad = ~(piece.error <= 1.0)
@@ -121,10 +135,10 @@ def _thorough_comparison(
         worst = max(
             worst, torch.nan_to_num(piece.error, nan=math.inf, posinf=math.inf).max().item()
         )
-    if count <= excused:
-        return Comparison(max_error=worst if not count else 1.0)
+    if not count:
+        return Comparison(max_error=worst)
     found = _report(got, truth, worst, count, first, where)
-    return replace(found, rms=size, allowed=allowed)
+    return replace(found, rms=size, allowed=allowed, wrong=count)
 
 
 class ErrorPiece(NamedTuple):

@@ -31,6 +31,8 @@ def can_scale(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> bool:
         is_whole = not len(others) or float((others == others.round()).float().mean()) > WHOLE_SHARE
         if is_whole or bool(sizes.min() > AWAY_FROM_ZERO * sizes.max()):
             return False
+        if bool(values.isnan().any()):  # its bits may be others after each multiplication
+            return False
     return True
 
 

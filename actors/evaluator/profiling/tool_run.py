@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -107,10 +107,7 @@ def _run(
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
-        for order, carried in _orders(fixture, drawn, source, calls):
-            answer = child.ask(order, max(0.0, began + limit_s - time.monotonic()), carried)
-            if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-                break
+        _give(child, _orders(fixture, drawn, source, calls), began + limit_s)
         ended = child.dismiss(max(REPORT_S, began + limit_s - time.monotonic()))
         is_finished = ended.how not in ("timed_out", "garbled", "lost")
     except EvaluationCancelledError:
@@ -123,6 +120,16 @@ def _run(
         child.kill()
     seconds = time.monotonic() - began
     return ToolRun(text=child.output.text(), seconds=seconds, is_finished=is_finished)
+
+
+def _give(
+    child: ChildClient[FromRunner], orders: Sequence[tuple[Order, list[int]]], until: float
+) -> None:
+    """Give the orders one after the other, until one is not carried out."""
+    for order, carried in orders:
+        answer = child.ask(order, max(0.0, until - time.monotonic()), carried)
+        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
+            return
 
 
 def _confined_under(tool: Tool, confinement: Confinement) -> Confinement:
@@ -139,9 +146,7 @@ def _orders(
 ) -> list[tuple[Order, list[int]]]:
     """Return the orders from the import to the last call, each with its descriptors."""
     return [
-        (fixture.import_order(source), []),
-        fixture.construct_order(),
-        fixture.load_order(),
+        *((order, carried) for order, carried, _stage in fixture.start_orders(source)),
         drawn.set_inputs_order(0),
         *((CallOnce(slot=0, seed=drawn.seed, keep=keep), []) for keep in range(calls)),
     ]

@@ -18,7 +18,6 @@ from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.card_memory import TaskBytes, gib
 from actors.evaluator.ipc.layout_checks import Nest, slot_bytes, total_bytes
 from actors.evaluator.ipc.orders import (
-    CandidateRaised,
     Confinement,
     Done,
     ImportSource,
@@ -38,6 +37,7 @@ from actors.evaluator.ipc.referee_orders import (
 )
 from actors.evaluator.ipc.runner_orders import ConstructModule, FromRunner, LoadParameters
 from actors.evaluator.reference.referee_client import RefereeClient
+from actors.evaluator.reference.runner_start import FailedStart, StartOrder, start_runner
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
 from actors.evaluator.sandbox.zygote_client import (
@@ -235,14 +235,13 @@ class ReferenceFixture:
         with freezer_for_new_children(self.zygote) as self.freezer:
             self.runner = self.zygote.spawn("runner", self.confinement, FromRunner, trusted=False)
         self._started.append(self.runner)
-        self._require_done(self.import_order())
-        for order, carried in (self.construct_order(), self.load_order()):
-            answer = self.runner.ask(order, self._order_limit_s, carried)
-            if isinstance(answer, ChildFailure):
-                raise self.failure(answer)
-            if isinstance(answer[0], CandidateRaised):
-                return False
-        return True
+        limit_s = self._order_limit_s
+        failed = start_runner(self.runner, self.start_orders(), import_s=limit_s, check_s=limit_s)
+        if not isinstance(failed, FailedStart):
+            return True
+        if failed.stage == "import" or isinstance(failed.answer, ChildFailure):
+            raise self.failure(failed.answer)
+        return False
 
     def _find_input_kinds(self, context: EvaluationContext) -> TaskProblem | None:
         """Find out which other inputs the task accepts; one that kills it is not."""
@@ -267,13 +266,24 @@ class ReferenceFixture:
             return None
         return None
 
-    def import_order(self, candidate: str | None = None) -> ImportSource:
-        """Return the order that imports a candidate, or the task itself, with its modules."""
-        if candidate is None:
-            return ImportSource(
-                source=self.task.source, class_name="Model", modules=self.task.modules
-            )
-        return ImportSource(source=candidate, class_name="ModelNew", modules=self.task.modules)
+    def start_orders(self, candidate: str | None = None) -> tuple[StartOrder, ...]:
+        """Return the orders that make a runner's module: a candidate's, or the task's own.
+
+        It is imported with the task's modules, constructed as the reference was, and gets the
+        reference's parameters and buffers.
+        """
+        task, facts = self.task, self.facts
+        source, name = (task.source, "Model") if candidate is None else (candidate, "ModelNew")
+        imported = ImportSource(source=source, class_name=name, modules=task.modules)
+        constructed = ConstructModule(
+            seed=self.seed, init=facts.init, form=facts.form, fills_on_card=facts.fills_on_card
+        )
+        loaded = LoadParameters(state=facts.state)
+        return (
+            StartOrder(imported, [], "import"),
+            StartOrder(constructed, self._buffers[:1], "check"),
+            StartOrder(loaded, self._buffers[1:3], "check"),
+        )
 
     def _problem_of(self, failure: ChildFailure, what: str, limit: str) -> TaskProblem:
         if failure.how == "timed_out":
@@ -301,23 +311,6 @@ class ReferenceFixture:
             fresh = self.referee.fresh_buffers()
             self._close_buffers()
             self._buffers = fresh
-
-    def construct_order(self) -> tuple[ConstructModule, list[int]]:
-        """Return the order that constructs a module as the reference was."""
-        facts = self.facts
-        order = ConstructModule(
-            seed=self.seed, init=facts.init, form=facts.form, fills_on_card=facts.fills_on_card
-        )
-        return order, self._buffers[:1]
-
-    def load_order(self) -> tuple[LoadParameters, list[int]]:
-        """Return the order that copies the reference's parameters and buffers in."""
-        return LoadParameters(state=self.facts.state), self._buffers[1:3]
-
-    def _require_done(self, order: Order) -> None:
-        answer = self.runner.ask(order, self._order_limit_s, [])
-        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-            raise self.failure(answer)
 
     def failure(self, answer: object) -> ReferenceFailedError:
         """Return the error for a trusted child that gave no good answer."""

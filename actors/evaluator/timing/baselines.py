@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from statistics import quantiles
 
-from actors.evaluator.ipc.orders import CandidateRaised, Order
+from actors.evaluator.ipc.orders import CandidateRaised
 from actors.evaluator.ipc.runner_orders import (
     CallRepeatedly,
     CompileModule,
@@ -24,6 +24,7 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseTensors,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.reference.runner_start import FailedStart, start_runner
 from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
@@ -134,15 +135,11 @@ class BaselineProcess:
         child: ChildClient[FromRunner]
         with freezer_for_new_children(fixture.zygote) as self._freezer:
             child = fixture.zygote.spawn("runner", fixture.confinement, FromRunner, trusted=False)
-        orders: tuple[tuple[Order, list[int]], ...] = (
-            (fixture.import_order(), []),
-            fixture.construct_order(),
-            fixture.load_order(),
-        )
-        for order, carried in orders:
-            if not _is_good_answer(child.ask(order, fixture.limits.check_s, carried)):
-                child.kill()
-                raise fixture.failure("it could not be constructed once more")
+        limit_s = fixture.limits.check_s
+        started = start_runner(child, fixture.start_orders(), import_s=limit_s, check_s=limit_s)
+        if isinstance(started, FailedStart):
+            child.kill()
+            raise fixture.failure("it could not be constructed once more")
         return child
 
 

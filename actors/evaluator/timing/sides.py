@@ -150,46 +150,67 @@ class Sides:
         with self._accounting(side), self._priority():
             self._send(side, before or block)
             freezer.boost_priority()
-            on_card = not self._on_host
-            waited_s = freezer.waited_s(main_thread_alone=on_card)
+            waited_s = self._waited_s(freezer)
             with self._woken(freezer):
                 worked_s, began = time.thread_time(), time.perf_counter()
                 freezer.thaw()
             try:
                 meanwhile(began)
-                if before is not None:
-                    self._receive(side)
-                    self._send(side, block)
-                done = self._receive(side, block)
-                block_ended = time.perf_counter()
-                # Sent only now: a runner that is busy with this order could not show when the
-                # calls ended.
-                _seconds, answer = self.ask(side, *hand_over)
+                done, block_ended, answer = self._answers(side, block, hand_over, before)
             finally:
                 # On a card the search for processes that started meanwhile can wait: they need
                 # longer than that to use the card at all.
                 freezer.send_stop() if self._on_host else freezer.stop_known()
-            if self._on_host:
-                freezer.wait_stopped()
-            else:  # work that it left on the card goes on while it is frozen
-                self._fixture.referee.await_idle_card()
-            ended, worked_s = time.perf_counter(), time.thread_time() - worked_s
-            if on_card:
-                freezer.send_stop()
-                freezer.wait_stopped()
+            ended, worked_until_s = self._await_rest(freezer)
             # Not for this thread, which comes before a thread of the side on one processor.
-            waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s - worked_s
+            waited_s = self._waited_s(freezer) - waited_s - (worked_until_s - worked_s)
             freezer.snapshot_cpu()
         self._last_block_s[side, block.calls, block.is_empty] = block_ended - began
-        if side == "candidate" and isinstance(done, CallsReturned):
-            self.told_call_s.append(done.call_s)
+        told_s = done.call_s if isinstance(done, CallsReturned) else 0.0
+        if side == "candidate":
+            self.told_call_s.append(told_s)
         # A candidate is not believed what its calls took.
         return TimedWindow(
             block_s=block_ended - began,
             hand_over_s=ended - block_ended,
             waited_s=max(0.0, waited_s),
-            call_s=done.call_s if isinstance(done, CallsReturned) and side == "reference" else 0.0,
+            call_s=told_s if side == "reference" else 0.0,
         ), answer
+
+    def _answers(
+        self,
+        side: Side,
+        block: CallRepeatedly,
+        hand_over: tuple[Order, list[int]],
+        before: Order | None,
+    ) -> tuple[FromRunner, float, FromRunner]:
+        """Return a block's answer, the clock's reading at it, and the answer to `hand_over`."""
+        if before is not None:
+            self._receive(side)
+            self._send(side, block)
+        done = self._receive(side, block)
+        block_ended = time.perf_counter()
+        # Sent only now: a runner that is busy with this order could not show when the calls ended.
+        _seconds, answer = self.ask(side, *hand_over)
+        return done, block_ended, answer
+
+    def _await_rest(self, freezer: ProcessFreezer) -> tuple[float, float]:
+        """Wait until a side has stopped, and the card is idle; return the reading of both clocks.
+
+        The second one is that of this thread's work.
+        """
+        if self._on_host:
+            freezer.wait_stopped()
+        else:  # work that it left on the card goes on while it is frozen
+            self._fixture.referee.await_idle_card()
+        readings = time.perf_counter(), time.thread_time()
+        if not self._on_host:
+            freezer.send_stop()
+            freezer.wait_stopped()
+        return readings
+
+    def _waited_s(self, freezer: ProcessFreezer) -> float:
+        return freezer.waited_s(main_thread_alone=not self._on_host)
 
     @contextmanager
     def _woken(self, freezer: ProcessFreezer) -> Iterator[None]:

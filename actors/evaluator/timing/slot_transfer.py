@@ -37,7 +37,12 @@ from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
-from actors.evaluator.timing.touched_pages import PAGE_BYTES, forget_touched, touched_bytes
+from actors.evaluator.timing.touched_pages import (
+    PAGE_BYTES,
+    forget_touched,
+    read_share,
+    touched_bytes,
+)
 
 READ_AT_ANOTHER_TIME = {
     Accusation.INPUTS_READ_AHEAD: "the output of a call of a block is not that of its inputs, "
@@ -272,10 +277,11 @@ class SlotTransfer:
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=look)
         whole_s = min(usual_s, window.block_s - held_s)
-        if touched / block_bytes > stopped_s / whole_s + POLICY.touched_ahead_share:
+        read = read_share(touched, block_bytes)
+        if read > stopped_s / whole_s + POLICY.touched_ahead_share:
             self._sides.accuse(
                 Accusation.INPUTS_READ_AHEAD,
-                f"it had read {touched / block_bytes:.0%} of a block's inputs after "
+                f"it had read {read:.0%} of a block's inputs after "
                 f"{stopped_s / whole_s:.0%} of its time: it reads the inputs of calls that are "
                 "still to come",
             )

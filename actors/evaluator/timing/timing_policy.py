@@ -163,7 +163,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # inputs must have.
     stopped_shares: tuple[float, float] = (0.1, 0.4)
     touched_ahead_share: float = 0.15
-    least_pages: int = 16
+    least_pages: int = 8
     # Calls that a block must have.
     least_replaced: int = 8
     # Groups: after these it is tried, and after each later one with this probability.

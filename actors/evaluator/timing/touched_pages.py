@@ -35,6 +35,14 @@ def touched_bytes(pid: int, inode: int) -> int:
     return touched_in(text, inode)
 
 
+def read_share(touched: int, size: int) -> float:
+    """Return the share of `size` bytes that was surely read, of the bytes of touched pages.
+
+    The last page may be touched for its first bytes.
+    """
+    return max(0, touched - PAGE_BYTES) / size
+
+
 def touched_in(smaps: str, inode: int) -> int:
     """Return the same of the text of `smaps`."""
     total = 0

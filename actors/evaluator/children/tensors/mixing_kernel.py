@@ -36,6 +36,7 @@ SOURCE = r"""
 __device__ unsigned scaled_half(unsigned bits, float factor, int kind) {
     if (kind == 2) return half_of_float(float_of_half(bits) * factor);
     unsigned whole = __float_as_uint(__uint_as_float(bits << 16) * factor);
+    if ((whole & 0x7fffffff) > 0x7f800000) return 0x7fff;  // rounding would make it zero
     return (whole + 0x7fff + ((whole >> 16) & 1)) >> 16;
 }
 
