@@ -220,9 +220,13 @@ def _speedup(run: Path, task: str) -> float:
 
 def package_texts() -> dict[str, str]:
     """Return the files of every package: name -> text."""
-    texts = resources.files("actors.adopt.fitted_package")
-    names = {"call_layouts.py": "call_layouts.py", "__init__.py": "runtime.py"}
-    return {name: texts.joinpath(file).read_text(encoding="utf-8") for name, file in names.items()}
+    own = resources.files("actors.adopt.fitted_package")
+    places = {
+        "call_layouts.py": own.joinpath("call_layouts.py"),
+        "equal_values.py": resources.files("actors.release.guard").joinpath("equal_values.py"),
+        "__init__.py": own.joinpath("runtime.py"),
+    }
+    return {name: place.read_text(encoding="utf-8") for name, place in places.items()}
 
 
 def _for_several_instances(text: str) -> str:

@@ -17,6 +17,7 @@ GUARD_TEXTS = (
     "judged_values.py",
     "kernel_module.py",
     "module_state.py",
+    "equal_values.py",
     "module_changes.py",
     "call_context.py",
     "call_guard.py",

@@ -143,34 +143,15 @@ def package_files(
     held = {part: winner.limits for part, winner in parts.items()} | dict(limits or {})
     sources = {part: _part_sources(winner, held[part]) for part, winner in parts.items()}
     common = {file: _text(file) for file in COMMON}
-    digest = hashlib.sha256(
-        json.dumps([name, sources, common, fitted or {}], sort_keys=True).encode()
-    ).hexdigest()[:8]
+    digest = _digest(name, sources, common, fitted or {})
     version = f"1.0.0+{digest}"
-    single = len(parts) == 1
-    spaces = {
-        part: f"{module}_{digest}" if single else f"{module}_{part}_{digest}" for part in parts
-    }
-    files = {f"{module}/{file}": text for file, text in common.items()}
+    spaces = _namespaces(module, list(parts), digest)
+    files = {f"{module}/{file}": text for file, text in {**common, **(fitted or {})}.items()}
     for part, texts in sources.items():
         part_files = _part_files(part, name, texts, spaces[part])
         files |= {f"{module}/{part}/{file}": text for file, text in part_files.items()}
-    if fitted is None:
-        files[f"{module}/__init__.py"] = _init_text(name, version, list(parts))
-    else:
-        names = f"\n\n__version__ = {version!r}\nPARTS = {tuple(parts)!r}\n"
-        files |= {f"{module}/{file}": text for file, text in fitted.items()}
-        files[f"{module}/__init__.py"] = fitted["__init__.py"] + names
-    record = {
-        "name": name,
-        "version": version,
-        "license": license_name,
-        "parts": {
-            part: {**winner.origin, "original_runs_in": held[part]}
-            for part, winner in parts.items()
-        },
-    }
-    files[f"{module}/{PROVENANCE}"] = json.dumps(record, indent=1) + "\n"
+    files[f"{module}/__init__.py"] = _init_text(name, version, list(parts), fitted)
+    files[f"{module}/{PROVENANCE}"] = _provenance(name, version, license_name, parts, held)
     files["pyproject.toml"] = _pyproject(name, version, parts, license_name)
     return PackageFiles(
         name=name,
@@ -184,6 +165,34 @@ def package_files(
         limits=held,
         files=files,
     )
+
+
+def _digest(name: str, *texts: Mapping[str, object]) -> str:
+    """Return eight characters that are other ones for a package of another content."""
+    content = json.dumps([name, *texts], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _namespaces(module: str, parts: Sequence[str], digest: str) -> dict[str, str]:
+    """Return part -> the namespace of its operator."""
+    if len(parts) == 1:
+        return {parts[0]: f"{module}_{digest}"}
+    return {part: f"{module}_{part}_{digest}" for part in parts}
+
+
+def _provenance(
+    name: str,
+    version: str,
+    license_name: str,
+    parts: Mapping[str, ShippedWinner],
+    limits: Mapping[str, tuple[str, ...]],
+) -> str:
+    """Return provenance.json."""
+    origins = {
+        part: {**winner.origin, "original_runs_in": limits[part]} for part, winner in parts.items()
+    }
+    record = {"name": name, "version": version, "license": license_name, "parts": origins}
+    return json.dumps(record, indent=1) + "\n"
 
 
 def parts_of(winners: Sequence[ShippedWinner]) -> dict[str, ShippedWinner]:
@@ -265,8 +274,16 @@ def _text(file: str) -> str:
     return folder.joinpath(file).read_text(encoding="utf-8")
 
 
-def _init_text(name: str, version: str, parts: Sequence[str]) -> str:
-    """Return the package's `__init__.py`; the names of a single winner are its own, too."""
+def _init_text(
+    name: str, version: str, parts: Sequence[str], fitted: Mapping[str, str] | None
+) -> str:
+    """Return the package's `__init__.py`; the names of a single winner are its own, too.
+
+    `fitted`: of an adopted model's package, whose names these are.
+    """
+    about = f"__version__ = {version!r}\nPARTS = {tuple(parts)!r}\n"
+    if fitted is not None:
+        return f"{fitted['__init__.py']}\n\n{about}"
     lines = [
         f'"""{name}: kernels for {", ".join(parts)}; see README.md."""',
         "",
@@ -278,13 +295,7 @@ def _init_text(name: str, version: str, parts: Sequence[str]) -> str:
         lines.append(f"from .{parts[0]} import {', '.join(shared)}")
         names += shared
     listed = ", ".join(f'"{each}"' for each in names)
-    lines += [
-        "",
-        f'__version__ = "{version}"',
-        f"PARTS = {tuple(parts)!r}",
-        f"__all__ = [{listed}]",
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", f"{about}__all__ = [{listed}]"]) + "\n"
 
 
 def write_new_folder(folder: Path, files: Mapping[str, str]) -> Path:

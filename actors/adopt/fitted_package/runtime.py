@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 
 from .call_layouts import as_tuples, matches, misfit, nest
+from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
 KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
@@ -343,21 +344,6 @@ def _is_same(values, own, expected):
     except KeyError:
         return False
     return all(map(operator.is_, found, expected))
-
-
-def _is_equal(found, value):
-    """Whether two values of plain parts are equal: torch.export leaves copies in a module."""
-    if found is value:
-        return True
-    if type(found) is not type(value):
-        return False
-    if type(value) in (list, tuple, dict):
-        if len(found) != len(value):
-            return False
-        if type(value) is dict:
-            found, value = [*found.items()], [*value.items()]
-        return all(map(_is_equal, found, value))
-    return type(value) in _TRACED and found == value
 
 
 def _constant_misfit(number):

@@ -8,13 +8,13 @@ import types as _types
 
 import torch as _torch
 
+from actors.release.guard.equal_values import _EXACT, _is_equal
 from actors.release.guard.judged_values import _IS_DIFFERENTIATED, _warned
 from actors.release.guard.module_state import _attributes
 
 # --- copied from here on ---
 
 _MOST_ITEMS = 256  # of a list or a dictionary among the attributes
-_EXACT = (int, float, complex, str, bytes, bool, type(None), _torch.dtype, _torch.device)
 _CODED = (_types.FunctionType, _types.MethodType)
 _SINGLE = (type, _types.BuiltinFunctionType, _types.ModuleType)
 
@@ -67,21 +67,6 @@ class _Part:
                 return f"the method {key} was replaced"
         self.keys = frozenset(self.own)
         return ""
-
-
-def _is_equal(found, value):
-    """Whether two values of plain parts are equal: torch.export leaves copies in a module."""
-    if found is value:
-        return True
-    if type(found) is not type(value):
-        return False
-    if type(value) in (list, tuple, dict):
-        if len(found) != len(value):
-            return False
-        if type(value) is dict:
-            found, value = [*found.items()], [*value.items()]
-        return all(map(_is_equal, found, value))
-    return type(value) in _EXACT and found == value
 
 
 def _is_held(found, value):
