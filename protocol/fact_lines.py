@@ -68,6 +68,7 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
         return []
     failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
     shares = [*_share_lines(facts, task), *_launch_lines(facts, task), *_kernel_lines(facts)]
+    shares += [f"The compiler (ptxas): {remark}." for remark in facts.compiler_remarks]
     return [*failed, *shares, *facts.profile_sentences, *facts.difference, *_error_lines(facts)]
 
 

@@ -153,3 +153,4 @@ class VerdictFacts(Value, frozen=True, kw_only=True):
     fault_location: str = ""  # of a crash: kernel, line, address, thread
     errors: tuple[DrawError, ...] = ()  # of the checks that it passed
     unit_shares: tuple[UnitShare, ...] = ()  # read off a profiler's metrics
+    compiler_remarks: tuple[str, ...] = ()  # on code that it compiled and that loses time

@@ -355,6 +355,7 @@ class Evaluation:
                 self._device_info.device,
                 timed.median_us if timed else None,
                 self._check.errors if self._check else (),
+                self._built.remarks if self._built else (),
             ),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,

@@ -220,6 +220,25 @@ def test_rules_are_stated_once() -> None:
         assert ("Precision is judged" in text) == bool(words)
 
 
+def test_operators_of_the_module_are_for_those_that_plan_from_it() -> None:
+    """A coder has its plan, and from a node on its own kernels are what takes the time."""
+    known = (OperationTime(name="aten::mm", calls=1, us=9.0, share=1.0),)
+    reference = replace(REFERENCE, facts=ReferenceFacts(operations=known))
+    words = "PyTorch's own call by operator"
+    for work in (make_plan(reference=reference), solve(reference=reference)):
+        assert words in compact(work).varying_text
+        assert words not in compact(work).stable_text
+    for work in (write(PLAN, reference=reference), make_plan(node=FAST, reference=reference)):
+        assert words not in compact(work).render()
+
+
+def test_an_attempt_that_ended_without_an_idea_has_none() -> None:
+    """A model that gave up is not one whose idea is still to come."""
+    gave_up = LedgerEntry(number=2, parent=0, outcome=Outcome.NO_CANDIDATE, reason="Nothing.")
+    text = compact(make_plan(attempt=3, ledger=(gave_up,))).varying_text
+    assert "2 (0) | no candidate | (no idea) | Nothing.\n" in text
+
+
 def test_the_ledger_has_a_line_for_every_attempt() -> None:
     """Finished ones with time or reason, those under way with their stage, and the fastest."""
     best = replace(NEAR, score_us=11.0)
@@ -334,8 +353,20 @@ def test_a_stance_fits_what_is_known_of_the_task() -> None:
     assert names(product) - names(product, one_launch) == {"fusion"}
     assert "fusion" in names(product, one_launch, FAST)
     alone = (OperationTime(name="aten::native_layer_norm", calls=1, us=9.0, share=1.0),)
-    one_operator = replace(REFERENCE, facts=ReferenceFacts(launches=2, operations=alone))
-    assert "fusion" not in names(norm, one_operator)
+    for others in ((), (OperationTime(name="aten::empty", calls=9, us=0.1, share=0.01),)):
+        facts = ReferenceFacts(launches=2, operations=(*alone, *others), more_operations=7)
+        assert "fusion" not in names(norm, replace(REFERENCE, facts=facts))
+    beside = (
+        replace(alone[0], share=0.9),
+        OperationTime(name="aten::mm", calls=1, us=1, share=0.1),
+    )
+    dear = replace(REFERENCE, facts=ReferenceFacts(launches=2, operations=beside))
+    assert "fusion" in names(product, dear)
+    both = replace(
+        norm, source=product.source.replace("torch.matmul(y, y)", "F.layer_norm(y @ y, (8,))")
+    )
+    assert "tensor cores" not in names(both, dear)  # the product is not where the time goes
+    assert "tensor cores" in names(both, replace(REFERENCE, facts=None))
     fused = replace(FAST, verdict=replace(FAST.verdict, facts=VerdictFacts(launches=1)))
     assert "fusion" not in names(product, node=fused)
 
@@ -354,6 +385,19 @@ def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:
     assert key != different
     assert "Fuse." not in key
     assert "Your part: planner" in key
+
+
+def test_a_repair_is_told_of_no_variants() -> None:
+    """It mends a cause: values that a race decides are for those that write a design."""
+    assert "TUNE" not in compact(repair(PLAN)).varying_text
+    assert all("TUNE" in compact(work).varying_text for work in (solve(), write(PLAN)))
+
+
+def test_docstrings_of_a_node_are_left_out_too() -> None:
+    """What edits of the module left of its docstrings tells nothing; numbers stay."""
+    source = 'class ModelNew:\n    """Halves."""\n\n    def forward(self, x):\n        return x\n'
+    text = compact(make_plan(node=replace(FAST, source=source))).varying_text
+    assert "1\tclass ModelNew:\n4\t    def forward(self, x):\n" in text
 
 
 def test_only_a_coder_is_told_of_spans() -> None:

@@ -34,6 +34,7 @@ for word in "$@"; do
 done
 cat "$given" >> "$NOTES/$name"
 case "$BROKEN" in $name) exit 1;; esac
+case "$SLOW" in $name) echo "(C7512) Potential Performance Loss: in a row in '_Z1k'";; esac
 case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
 """
@@ -84,7 +85,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     folder = tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(folder))
-    for variable in ("REFUSING", "BROKEN", "TWO"):
+    for variable in ("REFUSING", "BROKEN", "SLOW", "TWO"):
         monkeypatch.delenv(variable, raising=False)
     return folder
 
@@ -118,6 +119,27 @@ def build(tmp_path: Path, notes: Path) -> Callable[[str], tuple[CudaCompilation,
         return compiled, made.read_text() if made.exists() else ""
 
     return run
+
+
+@pytest.mark.parametrize("tool", ["ptxas", "cicc"])
+def test_what_ptxas_says_of_lost_time_is_kept(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """A build that succeeds drops all that compilers print, but for this."""
+    monkeypatch.setenv("SLOW", tool)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "k.cu").write_text("int mine;\n")
+    notes.mkdir(exist_ok=True)
+    context = BuildContext(
+        toolkit=Toolkit(tmp_path / "toolkit"),
+        folder=tmp_path / "out",
+        stopwatch=Stopwatch(),
+        deadline=Deadline(60.0),
+    )
+    command = CompileCommand(source="k.cu", output="k.o", command="", compiler="nvcc", flags=())
+    compiled = compile_cuda(context, command, CandidateSource.read(str(tmp_path / "k.cu")))
+    assert not compiled.failed
+    assert context.remarks == ({"in a row in k"} if tool == "ptxas" else set())
 
 
 def input_of(notes: Path, tool: str) -> str:

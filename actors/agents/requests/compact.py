@@ -76,18 +76,21 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     """Return the role, its instruction and its temperature."""
     spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
     form = fill("compact/form.md", spans=spans).strip()
+    variants = prompts.read("compact/variants.md").strip()  # not of a repair, which changes little
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt))
             return Role.PLANNER, text, PLAN_TEMPERATURE
         case Write():
-            text = fill("compact/coder.md", advice=quoted(work.plan.advice), form=form)
+            advice = quoted(work.plan.advice)
+            text = fill("compact/coder.md", advice=advice, form=f"{form}\n\n{variants}")
             return Role.CODER, text, CODE_TEMPERATURE
         case Repair():
             text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
-            text = fill("compact/solo.md", attempt=str(work.attempt), form=form)
+            number = str(work.attempt)
+            text = fill("compact/solo.md", attempt=number, form=f"{form}\n\n{variants}")
             return Role.CODER, text, SOLO_TEMPERATURE
 
 
@@ -144,12 +147,14 @@ def _node(work: AgentWork) -> str:
     marks = [f"span {n} = lines {first}-{last}" for n, (first, last) in enumerate(spans, 1)]
     marked = f"Marked: {', '.join(marks)}." if marks else ""
     if work.node.node == work.root.node and source == work.task.source:  # all of it is above
-        operators = "".join(f"- {line}\n" for line in facts.operator_lines(work.reference))
-        return f"# Where we stand: {_node_title(work)}\n\n{operators}{marked}".strip()
+        plans = isinstance(work, MakePlan | Solve)
+        operators = facts.operator_lines(work.reference) if plans else []
+        lines = "\n".join((*map(facts.item, operators), marked))
+        return f"# Where we stand: {_node_title(work)}\n\n{lines}".strip()
     if source == work.task.source:
         shown = f"The module as given above, with its line numbers. {marked}".strip()
     else:
-        shown = fenced(numbered(source, spans))
+        shown = fenced(numbered(source, spans, docstring_lines(source)))
     title = _node_title(work)
     return attempts.observed("compact/node.md", title, work.node, shown, work, is_node=True)
 

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Container
 
-from actors.agents.cards.operation_times import by_time
+from actors.agents.cards.operation_times import LEAST_SHARE, by_time
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
 from protocol.fact_lines import split_products_us
@@ -94,7 +94,8 @@ def _line(
     """
     is_shown = entry.outcome is not None and entry.number in above
     idea = sentences(entry.idea, 2 * most) if entry.outcome is None else one_line(entry.idea, most)
-    idea = "(above)" if is_shown else idea or "(its idea is not known yet)"
+    unknown = "(its idea is not known yet)" if entry.outcome is None else "(no idea)"
+    idea = "(above)" if is_shown else idea or unknown
     if entry.outcome is None:
         stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
         outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
@@ -200,8 +201,8 @@ def _can_merge(work: AgentWork) -> bool:
     """Whether the node has, or may have, more than one launch or operator to merge."""
     reference = work.reference.facts
     is_root = work.node.node == work.root.node
-    if is_root and reference is not None and len(reference.operations) == 1:
-        return reference.more_operations > 0
+    if is_root and reference is not None and reference.operations:
+        return sum(each.share >= LEAST_SHARE for each in reference.operations) > 1
     return _launches(work) != 1
 
 

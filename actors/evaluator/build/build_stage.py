@@ -21,6 +21,7 @@ from actors.evaluator.fastbuild import (
     BuildTimeoutError,
     ResultCache,
     flag_sets_of,
+    remarks_of_builds,
     slots_here,
 )
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
@@ -49,6 +50,7 @@ class BuildResult(Value, frozen=True, kw_only=True):
     how: str = ""  # where the result came from, for people
     waited_s: float = 0.0  # for a build slot of this machine
     ran_out_of_memory: bool = False  # its builder was killed because memory ran out
+    remarks: tuple[str, ...] = ()  # of the compiler, on code that loses time
 
     @property
     def has_folder(self) -> bool:
@@ -138,6 +140,7 @@ class BuildStage:
                 how="taken from the store" if is_stored else self._compiler,
                 waited_s=began - waiting_since,
                 ran_out_of_memory=ran_out_of_memory,
+                remarks=remarks_of_builds(self._extensions),
             )
 
     def _take_stored(self) -> bool:

@@ -31,9 +31,11 @@ def candidate_facts(
     device: Device,
     median_us: float | None,
     errors: tuple[DrawError, ...] = (),
+    remarks: tuple[str, ...] = (),
 ) -> VerdictFacts:
     """Return the facts of a correct candidate; `median_us` and `errors` are the judge's own."""
-    return replace(_profiled_facts(profile, device, median_us), errors=errors)
+    known = _profiled_facts(profile, device, median_us)
+    return replace(known, errors=errors, compiler_remarks=remarks)
 
 
 def fault_facts(fault: CandidateFault, errors: tuple[DrawError, ...]) -> VerdictFacts | None:

@@ -8,6 +8,7 @@ inside import each other directly.  A caller goes through it in this order:
 - `prepare_toolkit`: trusted code makes a toolkit, and headers for flag sets, in the store.
 - `install_hook`: in the process that imports a candidate, torch's builds use the toolkit.
 - `ResultCache`, `BuildSlots`, `slots_here`: results of earlier builds; how many builds run at once.
+- `remarks_of_builds`: what the compiler said of code that it compiled and that loses time.
 - `import_in_child`: one candidate imported in a child process, with an `ImportReport`;
   `import_candidate`: the same in this process.
 - `FlagSet`, the constants and the errors: what these functions take, read and raise.
@@ -31,7 +32,7 @@ from actors.evaluator.fastbuild.request.source_requirements import (
     may_compile,
     needs_headers,
 )
-from actors.evaluator.fastbuild.store.build_record import ImportReport
+from actors.evaluator.fastbuild.store.build_record import ImportReport, remarks_of_builds
 from actors.evaluator.fastbuild.store.build_slots import BuildSlots, slots_here
 from actors.evaluator.fastbuild.store.build_store import (
     STORE_VARIABLE,
@@ -81,6 +82,7 @@ __all__ = [
     "may_compile",
     "needs_headers",
     "prepare_toolkit",
+    "remarks_of_builds",
     "slots_here",
     "store_of_user",
 ]

@@ -53,6 +53,7 @@ class LightBuildResult(Value, frozen=True, kw_only=True):
 
     binding: str
     precompiled: bool
+    remarks: tuple[str, ...] = ()  # of the compiler, on code that loses time
 
 
 class LightBuild:
@@ -98,7 +99,9 @@ class LightBuild:
             raise LightBuildFailedError(failures)
         self._link(commands)
         return LightBuildResult(
-            binding="/".join(sorted(self._bindings)), precompiled=all(self._precompiled)
+            binding="/".join(sorted(self._bindings)),
+            precompiled=all(self._precompiled),
+            remarks=tuple(sorted(self._context.remarks)),
         )
 
     def _compile(

@@ -149,6 +149,7 @@ class TorchBuildHook:
             seconds=stopwatch.seconds(),
             precompiled=built is not None and built.precompiled,
             binding=built.binding if built else "",
+            remarks=built.remarks if built else (),
             phases=stopwatch.phases(),
             flag_set=request.flag_set,
         )

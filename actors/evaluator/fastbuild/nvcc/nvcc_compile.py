@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import structs
@@ -43,6 +43,7 @@ from actors.evaluator.fastbuild.request.added_headers import (
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
+from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
 from protocol.values import Value
 
@@ -67,6 +68,7 @@ class BuildContext:
     folder: Path  # fast builds' own folder in torch's build folder
     stopwatch: Stopwatch
     deadline: Deadline
+    remarks: set[str] = field(default_factory=set)  # of ptxas, on code that loses time
 
 
 class CudaCompilation(Value, frozen=True, kw_only=True):
@@ -189,6 +191,7 @@ def _compile(
         if steps is None:
             with context.stopwatch.phase("nvcc"):
                 ran = run_compiler(argv, scratch, context.deadline)
+            context.remarks.update(remarks_in(ran.output))
             compiled = CudaCompilation(failed="nvcc" if ran.status else "", ran=ran)
             return compiled, headers.is_narrowed
         own_flags = frozenset(flag for flag in compilation.flags if flag.startswith("-I"))
@@ -285,7 +288,10 @@ class _NvccHalves:
 
     def _step(self, name: str) -> CompilerRun:
         with self.context.stopwatch.phase(name):
-            return self.steps.run(name, self.scratch, self.context.deadline)
+            ran = self.steps.run(name, self.scratch, self.context.deadline)
+        if name.startswith("ptxas"):
+            self.context.remarks.update(remarks_in(ran.output))
+        return ran
 
     def _failed(self, name: str, ran: CompilerRun) -> CudaCompilation:
         return CudaCompilation(failed=name, ran=ran, argv=self.steps.host_text_argv())

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from actors.evaluator.fastbuild.request.compiler_remarks import known_remarks
 from actors.evaluator.fastbuild.request.flag_set import FlagSet
 from protocol.values import Value
 
 BuildWay = Literal["light", "torch", "ready", "refused"]
 RECORD_FOLDER = "stark"  # fast builds' own folder in torch's build folder
 RECORD_FILE = "build.json"
+MAX_READ = 20  # folders of builds of one candidate whose records are read
+MAX_RECORD_BYTES = 256 << 10
 WAY_NAMES: dict[BuildWay, str] = {
     "light": "light headers",
     "torch": "torch's own build",
@@ -43,6 +49,7 @@ class BuildRecord(Value, frozen=True, kw_only=True):
     seconds: float = 0.0
     precompiled: bool = False  # every compiler that could use a precompiled header had one
     binding: str = ""  # "table" or "pybind11"
+    remarks: tuple[str, ...] = ()  # of the compiler, on code that loses time
     phases: tuple[BuildPhase, ...] = ()
     # Trusted code may prepare headers for it, if it is plain.
     flag_set: FlagSet = msgspec.field(default=FlagSet(), name="family")
@@ -62,6 +69,29 @@ def read_record(folder: Path) -> BuildRecord | None:
         )
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def remarks_of_builds(extensions: Path) -> tuple[str, ...]:
+    """Return the compiler's remarks on what was built in the folders of `extensions`.
+
+    A candidate may have written these files: what is no small plain file is left out.
+    """
+    try:
+        with os.scandir(extensions) as folders:
+            paths = [Path(folder.path) for folder in islice(folders, MAX_READ)]
+    except OSError:  # nothing was built
+        return ()
+    records = [read_record(path) for path in paths if _is_small(path / RECORD_FOLDER / RECORD_FILE)]
+    found = [remark for record in records if record is not None for remark in record.remarks]
+    return known_remarks(dict.fromkeys(found))
+
+
+def _is_small(file: Path) -> bool:
+    try:
+        status = file.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_RECORD_BYTES
 
 
 class ImportReport(Value, frozen=True, kw_only=True):
