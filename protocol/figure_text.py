@@ -32,6 +32,7 @@ def tflops_text(rate: float) -> str:
 
 
 def bytes_text(count: float) -> str:
+    """Return a number of bytes with its unit: "512 B", "3.75 KiB", "64 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break

@@ -220,9 +220,9 @@ def test_traffic_is_compared_with_the_least_and_with_a_copy() -> None:
     """A copy of 268 MB moves each byte once, near the rate of the device's own copy."""
     copy = kernel(DURATION=107.5e3, DRAM_READ=134.2e6, DRAM_WRITTEN=134.2e6, DRAM_SHARE=75.0)
     found = " ".join(texts(call_of(copy), least_bytes=268_000_000, copy_gb_s=3000.0))
-    assert "It moves 268.4 MB from and to DRAM (134.2 MB read) at 2497 GB/s" in found
+    assert "It moves 256 MiB from and to DRAM (128 MiB read) at 2497 GB/s" in found
     assert "83% of the measured copy rate (3000)" in found
-    assert "that is about the least (268 MB: inputs, parameters and outputs once)." in found
+    assert "that is about the least (255.6 MiB: inputs, parameters and outputs once)." in found
     spilling = " ".join(texts(call_of(copy), least_bytes=272_000, copy_gb_s=3000.0))
     assert "987 times the least" in spilling
 
@@ -232,7 +232,7 @@ def test_traffic_below_the_least_is_no_ratio() -> None:
     matmul = read_report(TORCH).kernels[0]
     call = MeasuredCall(kernels=(matmul,), launches=1)
     found = " ".join(texts(call, least_bytes=33_554_432, copy_gb_s=3000.0))
-    assert "that is less than the least (33.55 MB: inputs" in found
+    assert "that is less than the least (32 MiB: inputs" in found
     assert "once): the rest stays in the L2 cache, or is not needed." in found
     assert "times the least" not in found
 
@@ -330,7 +330,7 @@ def test_waste_is_told_only_where_it_is() -> None:
     )
     found = " ".join(texts(call_of(wasteful)))
     assert "A warp's load touches 32 sectors of 32 bytes where 4 would do: 12% of" in found
-    assert "64 MB are loaded and stored, 98% of all that it loads and stores." in found
+    assert "61.04 MiB are loaded and stored, 98% of all that it loads and stores." in found
     assert "take 32 million turns, of which bank conflicts are 97%." in found
     assert "11.2 of a warp's 32 threads" in found
 

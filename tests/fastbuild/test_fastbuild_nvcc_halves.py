@@ -261,17 +261,16 @@ def test_a_whole_host_half_needs_whole_device_halves(
     assert BODY in input_of(notes, "cicc")
 
 
-def test_a_device_half_with_thrust_stays_whole(
+def test_a_device_half_with_thrust_gets_declarations_of_the_other_headers(
     build: Callable[..., tuple[CudaCompilation, str]], notes: Path
 ) -> None:
-    """Its kernels call functions whose bodies would be gone; the host half has none of them."""
+    """It was parsed whole: cicc took a sixth longer."""
     build("int probe;\n", probe=True, added=("thrust/sort.h",))
     compiled, _ = build("int mine;\n")
 
     assert not compiled.failed
     assert BODY not in input_of(notes, "cudafe++")
-    assert input_of(notes, "cicc").count("int mine;") == 1
-    assert BODY in input_of(notes, "cicc")
+    assert BODY not in input_of(notes, "cicc")
 
 
 def test_kernels_of_thrust_are_optimised_on_all_processors(

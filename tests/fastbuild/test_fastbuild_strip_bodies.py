@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
 )
 def test_the_body_of_an_ordinary_function_is_removed(text: str, left: str) -> None:
     """A declaration is left; nothing is left of a qualified name, which was declared before."""
-    assert strip_bodies(text, templates=False) == left
+    assert strip_bodies(text) == left
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,8 @@ def test_the_body_of_an_ordinary_function_is_removed(text: str, left: str) -> No
         "inline __attribute__((device)) int f() { return 1; }",
         "__attribute__((global)) void f() { }",
         "struct A { friend int f(A) { return 1; } };",
+        "inline void* operator new(size_t, void* p) { return p; }",
+        "inline void operator delete[](void*, void*) { }",
         "enum class E : int { a, b };",
         "int a[] = {1, 2}; std::vector<int> v{1, 2};",
         "auto f = [](int x) { return x; };",
@@ -50,16 +54,32 @@ def test_the_body_of_an_ordinary_function_is_removed(text: str, left: str) -> No
 )
 def test_what_a_compiler_evaluates_keeps_its_body(text: str) -> None:
     """Constants, deduced types, device code, classes and initializers are needed."""
-    assert strip_bodies(text, templates=True) == text
+    assert strip_bodies(text) == text
 
 
-def test_bodies_of_templates_are_removed_only_on_request() -> None:
-    """cicc must read which kernels the body of a template launches."""
+def test_bodies_of_templates_are_removed() -> None:
+    """Code that uses one is compiled with the whole text."""
     text = "template<class F> void each(F f) { f(1); } template<class T> struct A { void g() { } };"
-
-    assert strip_bodies(text, templates=False) == text
     left = "template<class F> void each(F f) ; template<class T> struct A { void g() ; };"
-    assert strip_bodies(text, templates=True) == left
+    assert strip_bodies(text) == left
+
+
+def test_files_whose_bodies_stay() -> None:
+    """cicc must read which kernels thrust::sort launches; the other headers give it nothing."""
+    text = """# 1 "/usr/include/c++/12/algorithm" 1 3
+template<class T> void a(T t) { }
+# 1 "/usr/local/cuda/include/cccl/thrust/sort.h" 1 3
+template<class T> void sort(T t) { launch(t); }
+inline void b() { }
+# 9 "/usr/include/c++/12/algorithm" 2 3
+inline void c() { }
+"""
+    stripped = strip_bodies(text, re.compile("/(?:cccl|thrust)/"))
+
+    assert "launch(t)" in stripped
+    assert "void b() { }" in stripped
+    assert "void a(T t) ;" in stripped
+    assert "void c() ;" in stripped
 
 
 @given(
@@ -92,5 +112,5 @@ def test_bodies_of_templates_are_removed_only_on_request() -> None:
 )
 def test_every_line_keeps_its_number(text: str) -> None:
     """For every text, C++ or not: error messages and line tables count its lines."""
-    for templates in (False, True):
-        assert strip_bodies(text, templates=templates).count("\n") == text.count("\n")
+    for whole_files in (None, re.compile("f")):
+        assert strip_bodies(text, whole_files).count("\n") == text.count("\n")

@@ -8,14 +8,6 @@ def share_text(part: float) -> str:
     return f"{part:.0%}" if part >= 0.01 else "less than 1%"
 
 
-def size_text(amount: float) -> str:
-    """Return a number of bytes with its unit: "3.84 KB"."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.4g} {unit}"
-    return f"{amount:.0f} bytes"
-
-
 def ratio_text(ratio: float) -> str:
     """Return a ratio with two digits, large ones whole: "0.54", "3.2", "987"."""
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"

@@ -6,7 +6,7 @@ Each rule returns None where nothing is known or nothing is worth telling.
 from __future__ import annotations
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.figure_text import number_text, ratio_text, share_text, size_text
+from actors.evaluator.profiling.figure_text import number_text, ratio_text, share_text
 from actors.evaluator.profiling.kernel_bound import ATTAINABLE_DRAM, SHORT_US, dram_share
 from actors.evaluator.profiling.ncu_metrics import (
     SECTOR_BYTES,
@@ -15,6 +15,7 @@ from actors.evaluator.profiling.ncu_metrics import (
     MeasuredKernel,
 )
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
+from protocol.figure_text import bytes_text
 
 WASTED_SECTORS = 0.9  # of the sectors of an access: where fewer would do, it is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
@@ -34,14 +35,16 @@ def dram_traffic(
         return None
     read = metrics.figure(ncu_metrics.DRAM_READ) or 0.0
     text = (
-        f"It moves {size_text(moved)} from and to DRAM ({size_text(read)} read) at "
+        f"It moves {bytes_text(moved)} from and to DRAM ({bytes_text(read)} read) at "
         f"{_rate(metrics, rate, context)}"
     )
     whole = call.dram_bytes
     if whole is not None and not call.is_cut and not call.other_kernels:
         ratio = _against_least(whole, context.least_bytes)
         if call.launches > 1:
-            text += f"; all kernels together move {size_text(whole)}{f', {ratio}' if ratio else ''}"
+            text += (
+                f"; all kernels together move {bytes_text(whole)}{f', {ratio}' if ratio else ''}"
+            )
         elif ratio:
             text += f"; that is {ratio}"
     return Sentence(
@@ -53,7 +56,7 @@ def dram_traffic(
 def _against_least(moved: float, least: int | None) -> str:
     if not least or max(moved, least) < MIN_TOLD_BYTES:
         return ""
-    named = f"the least ({size_text(least)}: inputs, parameters and outputs once)"
+    named = f"the least ({bytes_text(least)}: inputs, parameters and outputs once)"
     if moved < CACHED_SHARE * least:
         # Most of what is written last is still in the L2 cache when the kernel ends.
         return f"less than {named}: the rest stays in the L2 cache, or is not needed"
@@ -150,7 +153,7 @@ def local_memory(
     whole = moved + SECTOR_BYTES * (others or 0.0)
     share = f", {share_text(moved / whole)} of all that it loads and stores" if others else ""
     text = (
-        f"Local memory (spilled registers, or arrays with computed indices): {size_text(moved)} "
+        f"Local memory (spilled registers, or arrays with computed indices): {bytes_text(moved)} "
         f"are loaded and stored{share}."
     )
     return Sentence(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.figure_text import size_text
 from actors.evaluator.profiling.kernel_bound import bound_of
 from actors.evaluator.profiling.memory_sentences import (
     bank_conflicts,
@@ -21,6 +20,7 @@ from actors.evaluator.profiling.memory_sentences import (
 )
 from actors.evaluator.profiling.ncu_metrics import MeasuredCall, MeasuredKernel
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
+from protocol.figure_text import bytes_text
 
 MAX_SENTENCES = 10
 SHOWN_METRICS = 4  # of a sentence
@@ -130,7 +130,7 @@ def _occupancy(
     shared = metrics.figure(ncu_metrics.SHARED_BYTES)
     if registers is not None:
         text += f" ({registers:.0f} registers a thread"
-        text += f", {size_text(shared)} of shared memory a block)" if shared else ")"
+        text += f", {bytes_text(shared)} of shared memory a block)" if shared else ")"
     used = (ncu_metrics.OCCUPANCY, ncu_metrics.MAX_OCCUPANCY, *ncu_metrics.OCCUPANCY_LIMITS)
     return Sentence(text=f"{text}.", metrics=used)
 

@@ -7,6 +7,7 @@ preamble is stored only if the probe's output stays the same with it.  Trusted c
 from __future__ import annotations
 
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,6 +39,9 @@ from actors.evaluator.fastbuild.request.added_headers import launch_no_kernels
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
 
+# The headers of CUDA's parallel library, whose templates launch kernels and are called by them.
+_PARALLEL_FILES = re.compile(r"/(?:cccl|thrust|cub|cuda|nv)/")
+
 
 def learn_from_probe(
     context: BuildContext,
@@ -56,10 +60,9 @@ def learn_from_probe(
     steps = plan_steps(argv, context.folder, context.folder, context.deadline)
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
-        probe = _Probe(context, steps, own_folder, source, launch_no_kernels(added))
-        # thrust's kernels call functions whose bodies would be gone: ptxas fails, seconds later.
-        with_thrust = any(header.startswith("thrust/") for header in added)
-        halves = [] if with_thrust else device_halves(steps)
+        whole_files = None if launch_no_kernels(added) else _PARALLEL_FILES
+        probe = _Probe(context, steps, own_folder, source, whole_files)
+        halves = device_halves(steps)
         with ThreadPoolExecutor(1 + len(halves)) as pool:
             running = [pool.submit(probe.host), *(pool.submit(probe.device, h) for h in halves)]
             for done in running:
@@ -83,14 +86,14 @@ class _Probe:
         steps: NvccSteps,
         own_folder: Path,
         source: CandidateSource,
-        templates: bool,
+        whole_files: re.Pattern[str] | None,
     ) -> None:
-        """`templates`: whether the bodies of templates are stripped, too."""
+        """`whole_files` matches in the paths of headers in which every body stays."""
         self.context = context
         self.steps = steps
         self.own_folder = own_folder
         self.source = source
-        self.templates = templates
+        self.whole_files = whole_files
         self.cache = PreambleCache(context.toolkit)
 
     def host(self) -> None:
@@ -138,7 +141,7 @@ class _Probe:
     def _strip(self, half: NvccHalf, preamble: str) -> str:
         """Replace the preamble in the half's text by the stripped one, and return that."""
         file = self.steps.output(half.text)
-        stripped = strip_bodies(preamble, templates=self.templates)
+        stripped = strip_bodies(preamble, self.whole_files)
         write_text(file, stripped + read_text(file)[len(preamble) :])
         return stripped
 

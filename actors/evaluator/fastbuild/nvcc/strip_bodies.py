@@ -2,8 +2,8 @@
 
 Other code can call an ordinary host function, but a compiler cannot evaluate one, so its
 declaration is enough.  A body stays where a type may follow from it (auto) or a constant
-(constexpr), where it runs on the device, and where a compiler would report its absence (static,
-friend).  Every line keeps its number.
+(constexpr), where it runs on the device (placement new does, unmarked), and where a compiler would
+report its absence (static, friend).  Every line keeps its number.
 
 This is not a parser.  It recognises a declaration by its braces and the tokens before them; a
 caller must check that the result compiles to the same code (`probe_build` does).
@@ -36,6 +36,7 @@ _DEVICE = re.compile(r"\b(?:__)?(?:device|global)(?:__)?\b")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
 _CLASSES = frozenset(["class", "struct", "union"])
 _ACCESS = frozenset(["public", "private", "protected"])
+_FILE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?\d+[ \t]+"([^"\n]*)"', re.MULTILINE)
 _CALL = "()"  # a pair of parentheses with its content
 
 
@@ -45,19 +46,26 @@ class _Token(NamedTuple):
     end: int
 
 
-def strip_bodies(text: str, *, templates: bool) -> str:
-    """Return `text` without the bodies of ordinary functions, and of templates if `templates`."""
-    return _BodyStripper(text, templates).read()
+def strip_bodies(text: str, whole_files: re.Pattern[str] | None = None) -> str:
+    """Return `text` without the bodies of functions and of function templates.
+
+    `whole_files` matches in the paths of files in which every body stays.
+    """
+    return _BodyStripper(text, whole_files).read()
 
 
 class _BodyStripper:
-    def __init__(self, text: str, templates: bool) -> None:
+    def __init__(self, text: str, whole_files: re.Pattern[str] | None) -> None:
         self.text = text
-        self.templates = templates
+        # Where a file begins or goes on, and whether its bodies stay; in the order of the text.
+        self.files = [
+            (found.start(), whole_files is not None and bool(whole_files.search(found[1])))
+            for found in _FILE.finditer(text)
+        ]
+        self.file_at = -1
         self.tokens = [_Token(found[0], *found.span()) for found in _TOKEN.finditer(text)]
         self.partner = _partners(self.tokens)
         self.head: list[_Token] = []  # the current declaration, without a body
-        self.scopes: list[bool] = []  # for each open scope, whether it is in a template
         self.parts: list[str] = []
         self.written = 0
 
@@ -82,8 +90,6 @@ class _BodyStripper:
             if token.text == "(":
                 self.head.append(_Token(_CALL, token.start, token.end))
             return self.partner.get(at, at) + 1
-        if token.text == "}" and self.scopes:
-            self.scopes.pop()
         if token.text in ";}" or (token.text == ":" and self._is_access()):
             self.head = []
         elif not token.text.lstrip().startswith("#"):
@@ -122,9 +128,9 @@ class _BodyStripper:
         call = _parameters(words)
         if call is None:
             if not words or "namespace" in words or words[0] == "extern":
-                return self._enter(at, template=False)
+                return self._enter(at)
             if _CLASSES.intersection(words) and not {"enum", "="}.intersection(words):
-                return self._enter(at, template="template" in words)
+                return self._enter(at)
             return after  # an initializer or the enumerators of an enum
         if "=" in words and "operator" not in words:
             return after  # an initializer
@@ -132,16 +138,20 @@ class _BodyStripper:
         if colon is not None and self.tokens[at - 1].text not in ")}":
             self.head.append(_Token(_CALL, self.tokens[at].start, self.tokens[at].end))
             return after  # a member's initializer, before the constructor's body
-        in_template = "template" in words or any(self.scopes[-1:])
-        if not _KEEPS_BODY.intersection(words) and (self.templates or not in_template):
+        if not (_KEEPS_BODY.intersection(words) or _is_new(words) or self._is_in_whole_file(at)):
             self._cut(words, call, self.head[colon] if colon else self.tokens[at], after)
         self.head = []
         return after
 
-    def _enter(self, at: int, *, template: bool) -> int:
-        self.scopes.append(template or any(self.scopes[-1:]))
+    def _enter(self, at: int) -> int:
         self.head = []
         return at + 1
+
+    def _is_in_whole_file(self, at: int) -> bool:
+        start = self.tokens[at].start
+        while self.file_at + 1 < len(self.files) and self.files[self.file_at + 1][0] < start:
+            self.file_at += 1
+        return self.file_at >= 0 and self.files[self.file_at][1]
 
     def _cut(self, words: list[str], call: int, body: _Token, after: int) -> None:
         """Reduce a definition to its declaration, or to nothing if it was declared before."""
@@ -178,6 +188,12 @@ def _parameters(words: list[str]) -> int | None:
         if word == _CALL and depth <= 0:
             return at
     return None
+
+
+def _is_new(words: list[str]) -> bool:
+    """Whether a function is an `operator new` or `operator delete`."""
+    at = words.index("operator") + 1 if "operator" in words else 0
+    return at > 0 and words[at : at + 1] in (["new"], ["delete"])
 
 
 def _is_qualified(words: list[str], call: int) -> bool:
