@@ -1,7 +1,7 @@
 """Batch systems, by parsl's providers: Slurm, Kubernetes, PBS, LSF.
 
 This is the only file that imports parsl, and it does so only when a run uses it:
-`pip install stark-kernels[cluster]`.  The calls run the system's own commands (sbatch, squeue,
+`pip install parsl`.  The calls run the system's own commands (sbatch, squeue,
 scancel) and wait for them.
 """
 
@@ -25,7 +25,7 @@ PROVIDERS = {
     BackendKind.LSF: "LSFProvider",
 }
 MAX_REASON = 300  # characters
-PARSL_HINT = "it needs parsl: pip install stark-kernels[cluster]"
+PARSL_HINT = "it needs parsl: pip install parsl"
 
 
 class ParslBackend:

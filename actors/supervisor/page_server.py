@@ -30,8 +30,8 @@ def check_packages() -> None:
     missing = [name for name in WEB_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"the page needs {' and '.join(missing)}: pip install 'stark-kernels[web]'"
-            " (in a checkout: pip install -e '.[web]')"
+            f"the page needs {' and '.join(missing)}: {sys.executable} -m pip install"
+            f" {' '.join(missing)}"
         )
 
 

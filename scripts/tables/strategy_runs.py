@@ -175,15 +175,28 @@ def _exit_status(status: int) -> ExitStatus:
         return ExitStatus.FAULT
 
 
+def _is_in_terminals_foreground() -> bool:
+    """Whether Ctrl-C on the terminal goes to this process and its children alike."""
+    try:
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # there is none
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
+
+
 @contextmanager
 def forwarding_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Leave Ctrl-C to the supervisor, which gets it too; forward SIGTERM and SIGHUP to it."""
+    """Forward signals to the supervisor, except a terminal's Ctrl-C, which it gets by itself."""
     children: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and _is_in_terminals_foreground():
+            return
         for child in children:
-            if number != signal.SIGINT:
-                child.send_signal(number)
+            child.send_signal(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # A handler, not SIG_IGN: an ignored signal stays ignored in the program that is started.

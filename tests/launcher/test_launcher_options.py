@@ -75,7 +75,7 @@ def test_without_parsl_the_line_names_the_package(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 2
-    assert "pip install stark-kernels[cluster]" in done.stderr
+    assert "pip install parsl" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from supervisor_sample import Sample, correct, failed
 
+from actors.supervisor.reporting import run_progress
 from actors.supervisor.reporting.live_view import LiveScreen, nodes_to_show
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.screen import PlainScreen
@@ -52,6 +53,27 @@ def test_plain_lines_show_each_attempt_once(tmp_path: Path) -> None:
         "gelu: node 10 judged again: correct 4.00× (3.96–4.04) 250 µs, confirmed; at first 5.00×"
         " (4.95–5.05)",
     ]
+    reader.close()
+
+
+def test_a_task_that_can_not_be_measured_has_its_line_at_once(tmp_path: Path) -> None:
+    """A person may end the run and choose another task; its attempts are not waited for."""
+    sample = Sample(tmp_path, names=("gelu", "huge"), nodes=(), budget=30, status="running")
+    reader, stream = RunReader(tmp_path), io.StringIO()
+    screen = PlainScreen(stream, settings=sample.settings)
+    sample.db.execute(
+        "UPDATE task SET reference = NULL, status = 'refused', problem = 'too large'"
+        " WHERE name = 'huge'"
+    )
+    sample.db.commit()
+    snapshot = poll(reader)
+    screen.show(snapshot, (), 0.0)
+    screen.show(snapshot, (), 1.0)
+    assert stream.getvalue().splitlines() == [
+        "gelu: reference 1.00 ms on Test CPU, 2 cores",
+        "huge: can't be measured: too large",
+    ]
+    assert "0 of 30 attempts" == run_progress.summary(snapshot, sample.settings, 0.0, 1.0)[0]
     reader.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +39,29 @@ def run(folder: Path, *more: str, arguments: str = ARGUMENTS) -> subprocess.Comp
 @pytest.fixture(scope="module")
 def first(folder: Path) -> subprocess.CompletedProcess[str]:
     return run(folder, "--budget", "1")
+
+
+def test_an_interrupt_that_no_terminal_sent_reaches_the_supervisor(tmp_path: Path) -> None:
+    """`kill -INT` and `timeout -s INT` name the command alone: its run is stopped, too."""
+    waits = "import signal, sys; print('up', flush=True); signal.sigwait({2}); sys.exit(3)"
+    (tmp_path / "waits.py").write_text("import signal; signal.pthread_sigmask(0, {2})\n" + waits)
+    serve = (
+        "import sys; from scripts.tables import strategy_runs as runs;"
+        " runs.supervisor = lambda: (sys.executable, 'waits.py');"
+        " sys.exit(runs.supervise(()))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", serve],
+        cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert b"up\n" == process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        try:
+            assert 3 == process.wait(20)
+        finally:
+            process.kill()
 
 
 def test_every_problem_of_a_level_has_its_line(

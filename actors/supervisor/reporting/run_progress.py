@@ -34,7 +34,7 @@ def state(snapshot: Snapshot) -> str:
 
 def summary(snapshot: Snapshot, settings: Settings, wall: float, elapsed_s: float) -> list[str]:
     """Return attempts, pace, dollars and time left, a phrase each."""
-    budget = sum(task.budget for task in snapshot.tasks)
+    budget = sum(task.budget for task in snapshot.tasks if not task.problem)
     pace = attempts_a_minute(snapshot, wall, elapsed_s)
     phrases = [f"{snapshot.recorded} of {budget} attempts"] if budget else []
     if pace is not None:

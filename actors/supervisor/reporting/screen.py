@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from actors.supervisor.reporting import formatting, run_progress
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.snapshot import Snapshot, TaskState
 from actors.supervisor.reporting.worker_status import WorkerStatus
 from protocol.settings import Settings
 
@@ -93,19 +93,19 @@ class PlainScreen:
                 for node in task.nodes
                 if node.is_judged_again
             }
-            self._measured = {task.name for task in snapshot.tasks if task.reference}
+            self._measured = {
+                task.name for task in snapshot.tasks if task.reference or task.problem
+            }
             budget = sum(task.budget for task in snapshot.tasks)
             self.say(f"resumed: {snapshot.recorded} of {budget} attempts are recorded already")
+        is_measured = any(task.reference is not None for task in snapshot.tasks)
         for task in snapshot.tasks:
-            if task.reference is not None and task.name not in self._measured:
+            if task.name not in self._measured and (
+                # Where no task can be measured, the run ends with the reasons.
+                task.reference is not None or (task.problem and is_measured)
+            ):
                 self._measured.add(task.name)
-                name = task.reference.device.name or "this machine"
-                self.say(
-                    f"{task.name}: reference {formatting.duration(task.reference.eager_us)} on "
-                    f"{name}"
-                )
-                for note in task.reference.notes:
-                    self.say(f"{task.name}: {note}")
+                self._show_reference(task)
             for node in task.attempts:
                 if (task.name, node.number) not in self._shown:
                     self._shown.add((task.name, node.number))
@@ -117,6 +117,15 @@ class PlainScreen:
         self._show_waits(workers, elapsed_s)
         self._show_held(snapshot)
         self._sum_up(snapshot, elapsed_s)
+
+    def _show_reference(self, task: TaskState) -> None:
+        if task.reference is None:
+            self.say(formatting.best_line(task))
+            return
+        name = task.reference.device.name or "this machine"
+        self.say(f"{task.name}: reference {formatting.duration(task.reference.eager_us)} on {name}")
+        for note in task.reference.notes:
+            self.say(f"{task.name}: {note}")
 
     def _show_waits(self, workers: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
         """Show once each long wait of a worker, and each long measurement of a reference.
