@@ -156,12 +156,21 @@ CAUSES = {
     "atomic operations": kernel(
         L2_SHARE=80.0, L2_READS=1e6, L2_WRITES=1e6, L2_ATOMICS=0.0, L2_REDUCTIONS=8e6
     ),
-    "bank conflicts": kernel(L1_SHARE=90.0, SHARED_TURNS=100.0, SHARED_LEAST_TURNS=3.0),
+    "bank conflicts": kernel(
+        L1_SHARE=90.0, SHARED_TURNS=100.0, SHARED_LEAST_TURNS=3.0, SHARED_BYTES_A_TURN=4.0
+    ),
     "25% are used": kernel(
         L2_SHARE=80.0, LOAD_SECTORS=8e6, STORE_SECTORS=1e6, LOAD_BYTES_A_SECTOR=8.0,
         STORE_BYTES_A_SECTOR=32.0,
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("bytes_a_turn", "share"), [(128.0, 0.0), (64.0, 0.5), (16.0, 0.75)])
+def test_turns_of_wide_accesses_are_no_conflicts(bytes_a_turn: float, share: float) -> None:
+    """An access of 16 bytes a thread takes four turns, which are full."""
+    found = kernel(SHARED_TURNS=4e6, SHARED_LEAST_TURNS=1e6, SHARED_BYTES_A_TURN=bytes_a_turn)
+    assert share == found.conflict_share
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -325,6 +334,7 @@ def test_waste_is_told_only_where_it_is() -> None:
             ncu_metrics.LOCAL_STORE_SECTORS: 1e6,
             ncu_metrics.SHARED_TURNS: 32e6,
             ncu_metrics.SHARED_LEAST_TURNS: 1e6,
+            ncu_metrics.SHARED_BYTES_A_TURN: 4.0,
             ncu_metrics.ACTIVE_THREADS: 11.2,
         },
     )

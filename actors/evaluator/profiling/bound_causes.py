@@ -79,7 +79,7 @@ def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:
     if share is None or share < MANY_CONFLICTS:
         return None
     text = f"{share:.0%} of the turns of accesses to shared memory are bank conflicts"
-    metrics = (ncu_metrics.SHARED_TURNS, ncu_metrics.SHARED_LEAST_TURNS)
+    metrics = ncu_metrics.SHARED_ACCESSES
     return Cause(text=text, metrics=metrics)
 
 

@@ -173,4 +173,4 @@ def bank_conflicts(
         f"Accesses to shared memory take {number_text(turns)} turns, of which bank conflicts are "
         f"{share:.0%}."
     )
-    return Sentence(text=text, metrics=(ncu_metrics.SHARED_TURNS, ncu_metrics.SHARED_LEAST_TURNS))
+    return Sentence(text=text, metrics=ncu_metrics.SHARED_ACCESSES)

@@ -32,12 +32,15 @@ LOADS = (LOAD_REQUESTS, LOAD_SECTORS, LOAD_BYTES_A_SECTOR)
 STORES = (STORE_REQUESTS, STORE_SECTORS, STORE_BYTES_A_SECTOR)
 LOCAL_LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
 LOCAL_STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
-# By the addresses of each access.  The hardware's own count of conflicts has the four turns of a
-# 16-byte access in it, and those that other units take.
+# By the addresses of each access.  The least number is one for each access, also for those of 16
+# bytes a thread, which take four: so the bytes of a turn are needed to tell conflicts from those.
 SHARED_TURNS, SHARED_LEAST_TURNS = (
     "memory_l1_wavefronts_shared",
     "memory_l1_wavefronts_shared_ideal",
 )
+SHARED_BYTES_A_TURN = "smsp__sass_average_data_bytes_per_wavefront_mem_shared.ratio"
+SHARED_TURN_BYTES = 128  # at most: 32 banks of four bytes
+SHARED_ACCESSES = (SHARED_TURNS, SHARED_LEAST_TURNS, SHARED_BYTES_A_TURN)
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 ISSUE_SHARE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 SM_ACTIVE, SM_ELAPSED = "sm__cycles_active.avg", "sm__cycles_elapsed.max"
@@ -106,7 +109,7 @@ METRICS = (
     *(L2_READS, L2_WRITES, L2_ATOMICS, L2_REDUCTIONS),
     *(LOAD_REQUESTS, LOAD_SECTORS, STORE_REQUESTS, STORE_SECTORS),
     *(LOAD_BYTES_A_SECTOR, STORE_BYTES_A_SECTOR, LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS),
-    *(SHARED_TURNS, SHARED_LEAST_TURNS, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
+    *(*SHARED_ACCESSES, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
     *(OCCUPANCY, MAX_OCCUPANCY, ACTIVE_THREADS, REGISTERS, SHARED_BYTES, GRID, BLOCK),
     *(WAVES, SM_COUNT, *PIPES, *OCCUPANCY_LIMITS, *STALL_METRICS),
 )
@@ -159,10 +162,10 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
     @property
     def conflict_share(self) -> float | None:
         """The part of the turns of accesses to shared memory that bank conflicts add."""
-        turns, least = self.figures.get(SHARED_TURNS), self.figures.get(SHARED_LEAST_TURNS)
-        if not turns or least is None:
+        turns, least, moved = map(self.figures.get, SHARED_ACCESSES)
+        if not turns or least is None or moved is None:
             return None
-        return max(0.0, 1 - least / turns)
+        return max(0.0, 1 - max(least / turns, moved / SHARED_TURN_BYTES))
 
     @property
     def shared_memory_share(self) -> float | None:
