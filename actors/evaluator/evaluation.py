@@ -127,6 +127,10 @@ class Evaluation:
         other.fixture = fixture
         return other
 
+    def has_tried(self, accusation: Accusation) -> bool:
+        """Whether this process would have been accused of it."""
+        return self._benchmark is not None and self._benchmark.has_tried(accusation)
+
     def run(self, context: EvaluationContext) -> Verdict:
         """Go through the stages; return a verdict for anything that the candidate does."""
         try:

@@ -2,8 +2,8 @@
 
 A process may have bad luck for its whole life.  No candidate is rejected for that: only if two
 processes are accused of the same, and a control is not: the task's own module as a candidate, at
-the same moment.  If the control is accused, too, the machine is at fault: the candidate is timed
-again without this accusation, and its verdict says so.
+the same moment.  If the control is accused, too, or could not have been, the machine is at fault:
+the candidate is timed again without this accusation, and its verdict says so.
 """
 
 from __future__ import annotations
@@ -82,15 +82,23 @@ class RepeatedEvaluation:
         control.suspected = accusation
         control_verdict = control.run(ReportedContext(self._context))
         self._seconds.append(msgspec.structs.replace(control_verdict.seconds, build=0.0))
-        if control.accusation is not accusation:
+        if control.accusation is accusation:
+            found = f"the task's own module does the same at this moment: {verdict.reason}"
+            self._log_line(
+                f"the task's own module is accused of the same: {control_verdict.reason}"
+            )
+        elif not control.has_tried(accusation):
+            found = (
+                f"the machine is too busy to look for it in the task's own module: {verdict.reason}"
+            )
+            self._log_line(found)
+        else:
             return verdict
-        self._log_line(f"the task's own module is accused of the same: {control_verdict.reason}")
         self._evaluation = self._evaluation.in_new_process(tolerated=accusation)
         tolerant = self._run()
         if not tolerant.is_correct:
             return tolerant
-        reason = f"the task's own module does the same at this moment: {verdict.reason}"
-        return _with_note(tolerant, reason)
+        return _with_note(tolerant, found)
 
     def _run(self) -> Verdict:
         context = ReportedContext(self._context) if self._seconds else self._context

@@ -45,6 +45,49 @@ def test_a_candidate_that_computes_a_block_at_its_end_is_rejected(thorough_judge
     assert "is not that of its inputs" in verdict.reason
 
 
+VIEWS = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x[:, ::2], x.sum(1)
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+OWN = "\n\nclass ModelNew(Model):\n    pass\n"
+
+
+def test_a_view_of_an_input_is_no_late_output(
+    thorough_judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows what is in the input when the block's outputs are copied."""
+
+    def late(calls: int, _rng: random.Random) -> InputReplacement:
+        return InputReplacement(calls=calls, coming=calls - 1, over=0, after=2.0)  # of the block
+
+    def is_after(replaced: InputReplacement, *_seconds: float) -> bool:
+        looks.append(replaced)
+        return True
+
+    looks: list[InputReplacement] = []
+    monkeypatch.setattr(input_replacement, "by_lot", late)
+    monkeypatch.setattr(InputReplacement, "was_before_its_turn", lambda *_seconds: False)
+    monkeypatch.setattr(InputReplacement, "was_after_its_turn", is_after)
+    verdict = thorough_judge.judge(Task(name="views", source=VIEWS), VIEWS + OWN)
+    assert isinstance(verdict, Verdict)
+    assert Outcome.CORRECT is verdict.verdict, verdict.reason
+    assert looks
+    assert "note" not in (verdict.profile or {})
+
+
 @given(BLOCKS, st.integers(0, 10**6))
 def test_an_even_block_is_judged_by_both_calls(calls: int, seed: int) -> None:
     """Inputs that are written when they should be are before one turn, and after the other."""

@@ -30,6 +30,9 @@ class ScriptedEvaluation:
     def in_new_process(self, tolerated: Step = None, suspected: Step = None) -> ScriptedEvaluation:
         return ScriptedEvaluation(self._script, tolerated, suspected)
 
+    def has_tried(self, accusation: Accusation) -> bool:
+        return accusation is not Accusation.INPUTS_READ_LATE
+
     def run(self, context: EvaluationContext) -> Verdict:
         context.candidate_running()
         context.set_activity("timing")
@@ -114,3 +117,13 @@ def test_where_the_control_is_accused_too_the_candidate_gets_figures_and_a_note(
     # Without the accusation that is the machine's fault, any other one still counts.
     rejected, _reports, _lines = evaluated(FROZEN, FROZEN, UNFREEZABLE, control=FROZEN)
     assert Outcome.REJECTED is rejected.verdict
+
+
+def test_a_control_that_could_not_be_accused_clears_no_candidate_and_rejects_none() -> None:
+    """On a busy machine some looks say nothing: then the candidate gets figures and a note."""
+    late = Accusation.INPUTS_READ_LATE
+    verdict, _reports, lines = evaluated(late, late, late)
+    assert verdict.is_correct
+    assert verdict.profile is not None
+    assert "the machine is too busy to look for it" in verdict.profile["note"]
+    assert "the machine is too busy" in lines[-1]

@@ -118,6 +118,10 @@ class PairedBenchmark:
         """The processor that launches the calls of both sides; None: any."""
         return self._sides.processor
 
+    def has_tried(self, accusation: Accusation) -> bool:
+        """Whether it would have found this: on a busy machine some looks say nothing."""
+        return accusation not in READ_AT_ANOTHER_TIME or accusation in self._transfer.tried
+
     def close(self) -> None:
         """Give the memory of timed blocks back; the candidate has ended."""
         self._transfer.close()
@@ -188,7 +192,9 @@ class PairedBenchmark:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
             with self._stages.stage("reading ahead"):
-                self._transfer.require_reads_at_their_turn(calls, usual_s)
+                is_suspected = self._is_suspected
+                tries = POLICY.suspected_tries if is_suspected else POLICY.replaced_tries
+                self._transfer.require_reads_at_their_turn(calls, usual_s, tries)
                 self._transfer.require_no_touched_ahead(calls, usual_s)
 
     def _look_at_other_kinds(self) -> None:

@@ -66,9 +66,17 @@ class SpotChecks:
             self._written = drawn.is_changed
 
     def compare(
-        self, choices: Sequence[ChosenOutput], calls: int, where: str = "in a timed call"
+        self,
+        choices: Sequence[ChosenOutput],
+        calls: int,
+        where: str = "in a timed call",
+        *,
+        only_own: bool = False,
     ) -> None:
-        """Compare outputs that were copied with what is expected; raise the candidate's fault."""
+        """Compare outputs that were copied with what is expected; raise the candidate's fault.
+
+        `only_own`: leave out what the task itself returns in an input's memory.
+        """
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
         if self.block_seed is not None:
             where += ", whose random numbers follow those of the block's calls before it"
@@ -80,7 +88,8 @@ class SpotChecks:
                 draws.append(drawn.draw)
                 self._require_unchanged_inputs(drawn)
                 if choices:
-                    reason = referee.compare_stashed(number, choices[number][1], drawn.draw)
+                    output = choices[number][1]
+                    reason = referee.compare_stashed(number, output, drawn.draw, only_own=only_own)
                     _require_none(reason, where)
         finally:
             for draw in draws:

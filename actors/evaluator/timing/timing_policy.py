@@ -156,8 +156,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # still before it.
     replaced_behind_share: float = 0.25
     replaced_longer_share: float = 0.15
-    # Blocks: at most so many, until one says something of both calls.
+    # Blocks: at most so many, until something was said of both calls; the second in a process that
+    # follows an accusation.
     replaced_tries: int = 3
+    suspected_tries: int = 10
     # Shares of the block: it is stopped by lot between these two, and by so much more of its inputs
     # than of its time can be read by then (honest blocks: less than of their time).  Pages that the
     # inputs must have.
