@@ -85,9 +85,8 @@ def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFaul
 
 def _fault_from_failure(failure: ChildFailure, stage: Stage, output: str) -> CandidateFault:
     outcome = Outcome.TIMED_OUT if failure.how == "timed_out" else Outcome.CRASHED
-    return CandidateFault(
-        outcome=outcome, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
-    )
+    log = logs.without_own_frames(output[-OUTPUT_CHARS:])
+    return CandidateFault(outcome=outcome, stage=stage, reason=failure.readable(), log=log)
 
 
 def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) -> CandidateFault:
