@@ -51,11 +51,13 @@ SCRIPTS = (
     *("kernelbench", "compare", "adopt", "ship"),
 )
 BENCHMARKS = ("", ".selection", ".scale", ".recovery", ".whole_run", ".judge")
+TABLES = ("results", "confirm_results", "rule_book_results", "rule_book_coverage")
 COMMANDS = (
     ("supervisor.py",),
     ("-m", "actors.evaluator"),
     *((f"scripts/{name}.py",) for name in SCRIPTS),
     *(("-m", f"scripts.benchmarks{name}") for name in BENCHMARKS),
+    *(("-m", f"scripts.tables.{name}") for name in TABLES),
 )
 
 

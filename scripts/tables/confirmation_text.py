@@ -25,7 +25,7 @@ MAX_REASON = 300  # characters of why a winner is none any more
 NOTES = """\
 **state**: *confirmed*: correct in all its judgements and faster, the whole interval above 1;
 *first look*: judged once, its confirmation is still to come. A *confirmed* figure is the median of
-three to nine judgements, each in fresh processes, of the file that a user would get: the task's
+three to 15 judgements, each in fresh processes, of the file that a user would get: the task's
 module with the winner's kernels behind a guard, which passed the release checks before; **95 %**
 covers all of these judgements. **eager**: the task's own module, measured beside the winner;
 **× compile** and **× max-autotune**: torch.compile's times over the winner's. **published**: what

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from actors.cli import UsageError
+from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
 from actors.supervisor.reporting.run_tables import AttemptRecord
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="scripts.tables.results", description=__doc__)
+    parser = OneLineParser(prog="python -m scripts.tables.results", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="for the page")
     parser.add_argument(

@@ -9,7 +9,6 @@ Shapes are read from the sources, as for a task that was not measured yet.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -19,7 +18,7 @@ from pathlib import Path
 from actors.agents.recipes.codegen.compiler import compile_candidate
 from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
 from actors.agents.recipes.schedule.knobs import default_knobs
-from actors.cli import UsageError
+from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
 from scripts.tables.problems import choose
 
@@ -37,7 +36,10 @@ def refusal_of(source: str, backend: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what is not covered; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = OneLineParser(
+        prog="python -m scripts.tables.rule_book_coverage",
+        description=__doc__.partition("\n")[0] if __doc__ else None,
+    )
     parser.add_argument("root", type=Path, metavar="CHECKOUT", help="of KernelBench")
     parser.add_argument("levels", nargs="+", type=int, metavar="LEVEL")
     parser.add_argument("--backend", choices=("cpp", "cuda"), default="cuda")

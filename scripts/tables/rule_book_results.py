@@ -7,7 +7,6 @@ its reasons.  Nothing is run.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
 
-from actors.cli import UsageError
+from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
 from actors.supervisor.reporting import formatting
 from protocol.atomic_file import write_atomically
@@ -56,7 +55,10 @@ class LevelResults(Value, frozen=True, kw_only=True):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the page; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = OneLineParser(
+        prog="python -m scripts.tables.rule_book_results",
+        description=__doc__.partition("\n")[0] if __doc__ else None,
+    )
     parser.add_argument("root", type=Path, metavar="CHECKOUT", help="of KernelBench")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the page")

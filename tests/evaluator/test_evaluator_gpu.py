@@ -151,6 +151,19 @@ def test_a_task_of_gigabytes_is_judged_or_refused_with_figures(card: Judge) -> N
     assert "too large for this card: its tensors take 1024.0 GiB" in refused.reason
 
 
+def test_a_module_with_large_temporaries_is_judged(card: Judge) -> None:
+    """Six gigabytes in, out and between: no process keeps what it no longer needs."""
+    import torch
+
+    if torch.cuda.mem_get_info()[1] < 75 << 30:
+        pytest.skip("needs a card of 80 GB")
+    source = VIEW.format(rows=4096, columns=393216, returned="x / x.abs().add_(1)").replace(
+        "return x.t(), x[:, ::2]", "return x / (1 + x.abs())"
+    )
+    found = verdict(card, Task(name="softsign", source=source, device="cuda"), source)
+    assert found.is_correct, found.reason
+
+
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
     """The judge waits for work that still runs on another stream."""
     other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"

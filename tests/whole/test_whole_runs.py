@@ -17,7 +17,7 @@ from supervisor_command import TASK, Command
 
 from scripts import replay
 
-pytestmark = pytest.mark.timeout(600)  # on a noisy machine a winner is measured up to nine times
+pytestmark = pytest.mark.timeout(600)  # on a noisy machine a winner is measured up to 15 times
 WORKER_SLOTS = ("planner-0", "coder-0", "debugger-0", "evaluator-0")
 Scene = Callable[[Path], Command]
 RunScene = Callable[[Scene], Command]

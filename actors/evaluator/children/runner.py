@@ -284,6 +284,8 @@ class Runner:
         outputs = [each.nbytes for each in tensor_bytes.tensors_in(self._outputs[:1])]
         arena.take([size for size in outputs if size] * (order.calls + 1))
         self._arena, self._outputs, self._handed_over = arena, [], []
+        # What earlier calls took stays with torch's own pool, which timed calls no longer use.
+        torch.cuda.empty_cache()
         return ArenaUsed(begin=arena.begin)
 
     # --- calls and outputs -------------------------------------------------------------------

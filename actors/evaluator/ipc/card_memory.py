@@ -89,15 +89,15 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     def timing(self, calls: int) -> int:
         """Return the bytes of timing blocks of this many calls.
 
-        Slots, what calls take for themselves, outputs of both sides, and of a call that is
-        compared the draw, the copied output, the expected one and its clone; with float64 as in a
-        check.
+        Slots, what calls take for themselves, outputs of both sides (a call's output replaces that
+        of the block before, so one more), and of a call that is compared the draw, the copied
+        output, the expected one and its clone; with float64 as in a check.
         """
         earlier = REHEARSAL_SLOTS if calls > REHEARSAL_SLOTS else 0
         slots = (calls + earlier) * self.inputs + self._all_calls
         inputs, outputs = (4, 5) if self.has_double else (1, 3)
         compared = inputs * self.inputs + outputs * self.outputs
-        return slots + compared + calls * self.outputs + arena_bytes(self.outputs, calls)
+        return slots + compared + (calls + 1) * self.outputs + arena_bytes(self.outputs, calls)
 
     def block_calls(self, free: int, most: int) -> int:
         """Return the calls of a block that a card with so many free bytes has room for.

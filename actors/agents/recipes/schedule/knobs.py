@@ -38,9 +38,13 @@ HEADER = re.compile(r"^# recipe: (\{.*\})$", re.MULTILINE)
 
 
 def default_knobs(backend: str) -> Knobs:
-    """The knobs of a task's first candidate: fused, and not tuned."""
+    """The knobs of a task's first candidate: fused, and not tuned.
+
+    On a card two loads of 16 bytes are under way in each thread: with one of 4 bytes, candidates
+    that only move memory had 0.67 to 0.79 of eager's speed on an H100.
+    """
     if backend == "cuda":
-        return Knobs(vector=1, unroll=1, block=256)
+        return Knobs(vector=4, unroll=2, block=256)
     return Knobs()
 
 
