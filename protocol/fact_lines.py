@@ -224,7 +224,8 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
     bytes_us = floor.parts.get("bytes")
     if bytes_us is not None and task.cost is not None and bytes_us >= MIN_SHARE * own:
         rate = task.cost.total_bytes / own / 1e3
-        parts.append(f"its bytes {us(bytes_us)} ({bytes_us / own:.0%}; {rate:,.4g} GB/s)")
+        part = f"{bytes_us / own:.0%}; " if bytes_us != floor.us else ""
+        parts.append(f"its bytes{f' {us(bytes_us)}' if part else ''} ({part}{rate:,.4g} GB/s)")
     matrix_us = floor.matrix_us
     if matrix_us is not None and task.cost is not None and matrix_us >= MIN_SHARE * own:
         parts += _matrix_share(task.cost, task.rates, matrix_us, own)

@@ -220,3 +220,21 @@ def test_a_verdict_shows_the_line_that_failed(judge: Judge, task: Task) -> None:
     assert "x = x[0, 0, 0]" in verdict.log
     assert "runner.py" not in verdict.log
     assert "IndexError" in verdict.log
+
+
+def test_the_judges_own_frames_are_left_out() -> None:
+    """Eleven of the twenty lines on a segmentation fault were about the judge's own processes."""
+    candidates_part = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f5cf9018b80 (most recent call first):
+  File "lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "candidate.py", line 15 in forward
+"""
+    log = f"""{candidates_part}  File "/opt/evaluator/children/runner.py", line 298 in _call_once
+  File "zygote.py", line 105 in <lambda>
+  File "init_process.py", line 212 in _run_child
+  File "<frozen runpy>", line 88 in _run_code
+
+Extension modules: msgspec._core, torch._C (total: 2)
+"""
+    assert candidates_part.rstrip("\n") == logs.without_own_frames(log)

@@ -82,3 +82,30 @@ def test_a_traceback_may_be_anything(garbage: str) -> None:
         with_exception_place(
             Verdict(verdict=Outcome.CRASHED, stage="check", reason=reason, log=log), garbage
         )
+
+
+DUMP = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f5cf9018b80 (most recent call first):
+  File "lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "candidate.py", line 16 in forward
+  File "torch/nn/modules/module.py", line 1789 in _call_impl
+"""
+
+
+@pytest.mark.parametrize(
+    ("dump", "what"),
+    [
+        (DUMP, "SIGSEGV in string_at, called in forward at candidate.py:16 "),
+        (DUMP.replace(DUMP.splitlines()[3] + "\n", ""), "SIGSEGV in forward at candidate.py:16 "),
+        (DUMP.replace("candidate.py", "other.py"), ""),
+        ("", ""),
+    ],
+)
+def test_a_killed_process_has_a_line(dump: str, what: str) -> None:
+    """The line whose call into compiled code did not return."""
+    killed = Verdict(
+        verdict=Outcome.CRASHED, stage="check", reason="killed by SIGSEGV", log=f"noise\n{dump}"
+    )
+    assert location(killed).startswith(what)
+    assert bool(what) is bool(location(killed))

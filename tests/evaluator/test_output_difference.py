@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.evaluator.children import correctness
-from actors.evaluator.children.output_difference import MAX_LINES, difference_lines
+from actors.evaluator.children.output_difference import (
+    MAX_LINES,
+    ComparedOutput,
+    describe_outputs,
+    difference_lines,
+)
 
 ROWS, COLUMNS = 33, 200
 
@@ -165,3 +170,35 @@ def test_two_values_that_seem_equal_are_told_apart() -> None:
     text = correctness.expected_and_got(truth, truth + 1e-9, 0)
     assert "expected 0.10000000000000001, got 0.10000000100000001" == text
     assert "expected 0.1, got 0.25" == correctness.expected_and_got(truth, truth + 0.15, 3)
+
+
+def test_a_tail_is_named_only_where_the_last_block_begins() -> None:
+    """Rows 200 to 256 of 257 were called what follows the last block of 8, which ends at 256."""
+    text = planted(lambda x: x[200:].fill_(0), 257, 40)
+    assert "wrong only at indices 200 to 256, up to the end of dimension 0 (of 257)" in text
+    assert "block" not in text
+
+
+def test_the_size_of_a_rounding_is_told() -> None:
+    """Results through float16 look right; other errors are not the rounding of anything."""
+    truth = right(64, 64)
+    halves = described((truth * 1.0).half().float() * (1 + 1e-4 * truth.sign()), truth)
+    assert any("no wrong element is off by more than 0.0005" in line for line in halves)
+    noise = right(128, 64)[64:] * 0.05
+    assert not any("rounding" in line for line in described(truth + noise, truth))
+
+
+def test_of_several_outputs_the_wrong_and_the_right_ones_are_named() -> None:
+    """A sum that is wrong because its summands are is another bug than a wrong sum alone."""
+    truths = [right(8, 8), right(8), right(4)]
+    gots = [truths[0], truths[1] + 1, truths[2] + 1]
+    outputs = [
+        ComparedOutput(f"output {number}", got, truth, None)
+        for number, (got, truth) in enumerate(zip(gots, truths, strict=True))
+    ]
+    found = correctness.compare(gots[1], truths[1], None, "output 1")
+    lines = describe_outputs(outputs, 1, found, 0.0)
+    assert lines[0] == "what follows is about output 1; wrong, too: output 2; right: output 0"
+    assert "all elements are wrong" in lines
+    alone = describe_outputs(outputs[1:2], 0, found, 0.0)
+    assert alone == lines[1:]

@@ -70,6 +70,13 @@ def test_rates_of_reading_are_in_the_line_of_rates() -> None:
     assert "; reads alone, GB/s: 3,050 from memory, 6,400 from its last cache, 31,000 from" in line
 
 
+def test_a_floor_that_one_part_sets_is_told_once() -> None:
+    """ "135 µs, 73%: its bytes 135 µs (73%; 3,076 GB/s)" had both figures twice."""
+    text = verdict_text(VerdictFacts(median_us=740.0), MEMORY)
+    floor = "Of its 740 µs a call the reference's floor is 370 µs, 50%"
+    assert text.startswith(f"{floor}: its bytes (1,451 GB/s).")
+
+
 def test_the_share_of_launches_is_told_where_both_are_known() -> None:
     """Four launches at 2.1 µs of a call of 20 µs; nothing where a graph must launch them."""
     launched = VerdictFacts(median_us=20.0, launches=4, device_us=6.0)

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 
 from actors.evaluator.children.correctness import (
     Comparison,
     ErrorPiece,
+    compare,
     expected_and_got,
     scaled_errors,
 )
 
-MAX_LINES = 10  # the round of the check and the names of missing parameters come on top
+# The round of the check, the other outputs and the names of missing parameters come on top.
+MAX_LINES = 10
 SHOWN_ERRORS = 3
+SHOWN_NAMES = 6  # of outputs
 MAX_ELEMENTS = 1 << 30  # a larger output is not described: its map of wrong elements takes memory
 MAX_VALUES = 1 << 20  # wrong values that are looked at
 MAX_FLAT = 1 << 26  # elements of an output that is searched for a pattern in row-major order
@@ -31,8 +35,18 @@ BLOCKS = (1024, 512, 256, 128, 64, 32, 16, 8, 4)
 MIN_DENSITY = 0.5  # of wrong elements within a pattern
 MIN_PATTERN = 4  # wrong elements, for a pattern among them
 MAX_CHANCE = 1e-6  # of a pattern among elements that are wrong at random places
+MAX_ROUNDING = 0.0079  # of an element: two roundings to bfloat16
 CLOSE = 1e-3  # relative spread of a constant ratio or offset
 SAME_ORDER = 0.95  # of the elements agree with another order of the right values
+
+
+class ComparedOutput(NamedTuple):
+    """One output of a call: the candidate's, eager's and that of float64, if it has one."""
+
+    name: str
+    got: torch.Tensor
+    eager: torch.Tensor
+    exact: torch.Tensor | None
 
 
 class WrongElements:
@@ -110,18 +124,31 @@ def difference_lines(
     return (*lines, *errors)
 
 
-def describe_difference(
-    got: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None, found: Comparison
+def describe_outputs(
+    outputs: Sequence[ComparedOutput], wrong: int, found: Comparison, floor: float
 ) -> tuple[str, ...]:
-    """Return the lines on an output that `correctness.compare` found wrong; () if memory is short.
+    """Return which outputs are wrong, and the lines on the one with the number `wrong`.
 
-    A description must not keep the verdict from its way.
+    `found` is what `correctness.compare` found of it, with the tolerance `floor`.  () if memory is
+    short: a description must not keep the verdict from its way.
     """
+    _, got, eager, exact = outputs[wrong]
     truth = eager if exact is None else exact
     try:
-        return difference_lines(got, eager, truth, found.rms, found.allowed)
+        others = _other_outputs(outputs, wrong, floor) if len(outputs) > 1 else ()
+        return (*others, *difference_lines(got, eager, truth, found.rms, found.allowed))
     except RuntimeError:
         return ()
+
+
+def _other_outputs(outputs: Sequence[ComparedOutput], wrong: int, floor: float) -> Iterator[str]:
+    """Yield which other outputs are wrong, too, and which are right."""
+    named: dict[str, list[str]] = {"wrong, too": [], "right": []}
+    for name, got, eager, exact in (*outputs[:wrong], *outputs[wrong + 1 :]):
+        is_wrong = compare(got, eager, exact, name, floor=floor).reason
+        named["wrong, too" if is_wrong else "right"].append(name)
+    found = "; ".join(f"{what}: {_names(names)}" for what, names in named.items() if names)
+    yield f"what follows is about {outputs[wrong].name}; {found}"
 
 
 def _extent(wrong: WrongElements) -> str:
@@ -153,6 +180,8 @@ def _values(wrong: WrongElements) -> Iterator[str]:
         relation = _relation(wrong.got, wrong.truth)
         if relation:
             yield relation
+        elif wrong.got.is_floating_point():
+            yield from _rounding(wrong.got.double(), wrong.truth.double())
 
 
 def _relation(got: torch.Tensor, truth: torch.Tensor) -> str:
@@ -172,6 +201,16 @@ def _relation(got: torch.Tensor, truth: torch.Tensor) -> str:
         sign = "plus" if offset > 0 else "minus"
         return f"each wrong element is the right one {sign} {abs(offset):.6g}"
     return ""
+
+
+def _rounding(got: torch.Tensor, truth: torch.Tensor) -> Iterator[str]:
+    """Yield the largest error as a share of its element, where it may be a format's rounding."""
+    largest = ((got - truth).abs() / truth.abs()).max().item()
+    if largest <= MAX_ROUNDING:
+        yield (
+            f"no wrong element is off by more than {largest:.2g} of itself: one rounding to "
+            "float16 or TF32 is up to 0.00049, to bfloat16 0.0039"
+        )
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -218,8 +257,8 @@ def _range(first: int, last: int, size: int) -> str:
         return f"index {first}" + (", the last one" if first == size - 1 else "")
     if last < size - 1:
         return f"indices {first} to {last}" + (", from the beginning" if not first else "")
-    block = next((each for each in BLOCKS if first % each == 0 and size % each), 0)
-    tail = f" (the part after the last whole block of {block})" if block and first >= block else ""
+    block = next((each for each in BLOCKS if 0 < first == size - size % each < size), 0)
+    tail = f" (the part after the last whole block of {block})" if block else ""
     return f"indices {first} to {last}, up to the end{tail}"
 
 
@@ -299,6 +338,11 @@ def _subtractable(tensor: torch.Tensor) -> torch.Tensor:
 
 def _count(mask: torch.Tensor) -> int:
     return int(mask.sum().item())
+
+
+def _names(names: list[str]) -> str:
+    left = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {left} more" if left > 0 else "")
 
 
 def _share(number: int, count: int) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.call_form import result_names
-from actors.evaluator.children.output_difference import describe_difference
+from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -345,18 +345,18 @@ class Referee:
         exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
         names = result_names(drawn.eager, self._task_module.form)
         worst = worst_share = 0.0
-        for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
+        outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
+        for number, (where, mine, theirs, truth) in enumerate(outputs):
             if order.only_own and self._aliases[number]:
                 continue
-            where = names[number]
             comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
             worst = max(worst, comparison.max_error)
             if order.share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
             if comparison.reason:
-                lines = (
-                    describe_difference(mine, theirs, truth, comparison) if order.describe else ()
-                )
+                lines: tuple[str, ...] = ()
+                if order.describe:
+                    lines = describe_outputs(outputs, number, comparison, self._floor)
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if order.share else None)
 

@@ -38,6 +38,13 @@ _PLACE = re.compile(r"^([^\s:(][^:(]{0,300}?)[:(](\d{1,7})\b")
 # One step a character for any text: a hostile text may be a megabyte of slashes.
 _PATH = re.compile(r"(?:(?<=\s-[IL])|(?<![\w./:+>-]))/[\w.+@~-][\w.+@~/-]*")
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/include/")
+# What Python's fault handler writes of the judge's own part of a candidate's process.
+_OWN_FRAMES = re.compile(
+    r'^  File "(?:(?:[^"\n]*/)?(?:runner|zygote|init_process)\.py|<frozen runpy>)", '
+    r"line \d+ in [^\n]*\n?"
+    r"|^Extension modules: [^\n]*\n?",
+    re.MULTILINE,
+)
 _KERNELS_OWN = ("/dev/", "/proc/", "/sys/")
 _HOMES = ("/home", "/Users")
 
@@ -77,6 +84,11 @@ def clean_log(text: str, folders: Iterable[str] = (), limit: int = LOG_BYTES) ->
         half = limit // 2
         text = f"{text[:half]}\n[…]\n{text[-half:]}"
     return text.strip("\n")
+
+
+def without_own_frames(text: str) -> str:
+    """Return a log without the judge's own frames, which the fault handler writes of a crash."""
+    return _OWN_FRAMES.sub("", text).rstrip("\n")
 
 
 def _shortened(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reads where a candidate raised an exception, off the traceback in its verdict.  Pure.
+"""Reads where a candidate raised an exception or was killed, off the log in its verdict.  Pure.
 
 The text comes from the candidate's own process, so it is bounded, may be anything, and is shown to
 people and models only.
@@ -21,6 +21,11 @@ _FRAME = re.compile(
     r"(?:, in (?P<function>[^\n]{1,200}))?$",
     re.MULTILINE,
 )
+_SIGNAL = re.compile(r"killed by (SIG[A-Z]{2,6})\b")
+_DUMP = re.compile(r"^Current thread [^\n]*\(most recent call first\):\n", re.MULTILINE)
+_DUMP_FRAME = re.compile(
+    r'  File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7}) in (?P<function>[^\n]{1,200})\n?'
+)
 _KIND = re.compile(r"\w{1,100}(?=:|$)")
 
 
@@ -32,13 +37,34 @@ def with_exception_place(verdict: Verdict, source: str) -> Verdict:
     facts = verdict.facts or VerdictFacts()
     if verdict.verdict not in RAISED or verdict.stage == "build" or facts.fault_location:
         return verdict
-    report = read_exception(verdict.log, verdict.reason)
+    report = read_signal(verdict.log, verdict.reason) or read_exception(verdict.log, verdict.reason)
     if report is None:
         return verdict
     lines = source.splitlines()
     line = lines[report.line - 1] if 0 < report.line <= len(lines) else ""
     located = structs.replace(facts, fault_location=fault_location(report, source, line))
     return structs.replace(verdict, facts=located)
+
+
+def read_signal(log: str, reason: str) -> FaultReport | None:
+    """Return the line of the candidate's own file that ran when a signal killed its process.
+
+    Python's fault handler writes the frames of the thread, the innermost one first.
+    """
+    signal, dump = _SIGNAL.match(reason), _DUMP.search(log[:MAX_CHARS])
+    if signal is None or dump is None:
+        return None
+    at, inner = dump.end(), ""
+    while frame := _DUMP_FRAME.match(log, at):
+        if frame["file"] == "candidate.py":
+            return FaultReport(
+                what=f"{signal[1]}{f' in {inner}, called' if inner else ''}",
+                function=frame["function"],
+                file="candidate.py",
+                line=int(frame["line"]),
+            )
+        at, inner = frame.end(), inner or frame["function"]
+    return None
 
 
 def read_exception(log: str, reason: str) -> FaultReport | None:

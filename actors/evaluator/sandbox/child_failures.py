@@ -87,9 +87,8 @@ def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFaul
 def _fault_from_failure(failure: ChildFailure, stage: Stage, output: str) -> CandidateFault:
     is_late = failure.how in ("timed_out", "stalled")
     outcome = Outcome.TIMED_OUT if is_late else Outcome.CRASHED
-    return CandidateFault(
-        outcome=outcome, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
-    )
+    log = logs.without_own_frames(output[-OUTPUT_CHARS:])
+    return CandidateFault(outcome=outcome, stage=stage, reason=failure.readable(), log=log)
 
 
 def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) -> CandidateFault:
