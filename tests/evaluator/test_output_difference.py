@@ -213,8 +213,22 @@ def test_values_that_no_index_decides_are_not_called_a_parameter() -> None:
         lambda x: x.add_(noise),
         lambda x: x.mul_(FACTORS).add_(FACTORS[:ROWS, None]),
         lambda x: x.zero_().add_(1).mul_(FACTORS),
+        lambda x: x.copy_(x.relu()),
     ):
         assert "parameter" not in planted(change)
+
+
+def test_a_forgotten_relu_is_no_parameter() -> None:
+    """The elements that are right have the factor 1; the wrong ones should be 0."""
+    truth = right(ROWS, COLUMNS)
+    assert not any("parameter" in line for line in described(truth, truth.relu()))
+
+
+def test_wrong_booleans_are_not_called_unwritten() -> None:
+    """False is as good a value as True."""
+    truth = right(64) > 0
+    got = truth & (right(64) > 0.5)
+    assert not any("not written" in line for line in described(got, truth))
 
 
 def test_right_values_of_zero_give_no_factor() -> None:

@@ -113,8 +113,10 @@ def difference_lines(
     """
     if not 0 < got.numel() <= MAX_ELEMENTS:
         return ()
+    is_bool = got.dtype is torch.bool
     got, eager, truth = (_subtractable(each) for each in (got, eager, truth))
     wrong = WrongElements(got, eager, truth, rms, allowed)
+    wrong.zeros = 0 if is_bool else wrong.zeros  # half of all wrong booleans are False
     if not wrong.count:
         return ()
     values = list(_values(wrong))
@@ -342,9 +344,9 @@ def _by_index(got: torch.Tensor, truth: torch.Tensor, rms: float) -> Iterator[st
             return
         large = right.abs() > MIN_DIVISOR * rms
         factors = torch.where(large, own / right, math.nan).nanmedian(dim=1, keepdim=True).values
-        wanted = factors * right
-        is_close = (own - wanted).abs() <= CLOSE * wanted.abs()
-        if bool(large.any()) and bool((is_close | ~large).all()):
+        wanted = factors.nan_to_num(1.0) * right
+        is_close = (own - wanted).abs() <= CLOSE * (wanted.abs() + MIN_DIVISOR * rms)
+        if bool(large.any()) and bool(is_close.all()):
             yield _decided("times a factor", dimension, size, factors)
             return
 
