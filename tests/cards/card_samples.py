@@ -118,7 +118,6 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
-    "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-tma-wgmma": [
         # tensor sums truncate
         gemm(m, n, k, scratch=[n * k], tolerance=1e-8 * max(k, 4096), is_timed=k == 4096)

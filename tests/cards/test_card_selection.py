@@ -154,7 +154,7 @@ def test_known_tasks_get_the_cards_that_are_about_them() -> None:
     norm = source_of("x = self.n(x)", init="self.n = torch.nn.LayerNorm(n)")
     image = "float32[16, 64, 256, 256]"
 
-    split = ["cuda-mma-bf16x3", "cuda-cublas-bf16x3", "cuda-wgmma-bf16x3"]
+    split = ["cuda-mma-bf16x3", "cuda-cublas-bf16x3", "cuda-gemm-bf16x3"]
     assert split == chosen(linear, H100, "cuda", "float32[64, 256]", "compute")
     whole = {"float32": "cuda-gemm-tma-wgmma", "bfloat16": "cuda-gemm-tma-wgmma-half"}
     for dtype, name in whole.items():  # a whole kernel, of all three places
