@@ -96,7 +96,7 @@ def _last_lines(
         if task.other_devices:
             lines.append(f"{task.name}: ranked by {formatting.ranking_device(task)}")
     if snapshot.person:
-        lines.append(f"steered by a person: {formatting.person_line(snapshot.person)}")
+        lines.append(f"steered: {formatting.person_line(snapshot.person)}")
     if snapshot.tasks:
         lines.append(f"spent {unit_costs.spent_line(snapshot.tasks)}")
         if (folder.path / html_report.FILE_NAME).exists():  # not where the disk is full
