@@ -30,7 +30,7 @@ from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 
 TAKE_PART = 0.3  # of the time that is left is for `take` at most
-RUNS_PART = 0.7  # of what is left then is for the runs of the tasks
+RUNS_PART = 0.6  # of what is left then is for the runs of the tasks
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,19 +58,24 @@ def run_look(arguments: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def run_take(arguments: argparse.Namespace, limit: TimeLimit | None = None) -> int:
+def run_take(arguments: argparse.Namespace) -> int:
     """Take tasks."""
-    options = _options(arguments)
-    result = take(StageFolder(arguments.folder), options, say, limit or _limit(arguments))
-    if result.is_cap_reached:
-        say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
+    folder = StageFolder(arguments.folder)
+    result = _taken(folder, _options(arguments), _limit(arguments))
     if not result.tasks:
-        look_result = StageFolder(arguments.folder).read("look.json", Look, "adopt.py look")
+        look_result = folder.read("look.json", Look, "adopt.py look")
         say(f"no task: {'; '.join(refused_lines(result, look_result)) or 'nothing is worth one'}")
         return ExitStatus.NEGATIVE
     words = " ".join(f"--task {arguments.folder / task.file}" for task in result.tasks)
     say(f"next: {typed_command()} {words}")
     return ExitStatus.DONE
+
+
+def _taken(folder: StageFolder, options: Options, limit: TimeLimit) -> Take:
+    result = take(folder, options, say, limit)
+    if result.is_cap_reached:
+        say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
+    return result
 
 
 def run_fit(arguments: argparse.Namespace) -> int:
@@ -136,10 +141,10 @@ class _AllStages:
         self._arguments.folder = self._folder.path
 
     def _take(self) -> Take:
-        if not self._folder.has("take.json"):
-            self._begin("take")
-            run_take(self._arguments, self._limit.part(TAKE_PART))
-        return self._folder.read("take.json", Take, "adopt.py take")
+        if self._folder.has("take.json"):
+            return self._folder.read("take.json", Take, "adopt.py take")
+        self._begin("take")
+        return _taken(self._folder, _options(self._arguments), self._limit.part(TAKE_PART))
 
     def _run_tasks(self, taken: Take) -> None:
         """Run the tasks, then those of the parts of tasks without a winner."""

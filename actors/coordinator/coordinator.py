@@ -241,7 +241,7 @@ class Coordinator:
             self.directives.set_finishing(finishing=False)
             refusals, left = self.tasks.refused_reasons(), self.tasks.not_begun
             if left:
-                return "stopped", f"a person finished it before {', '.join(left[:5])} began"
+                return "stopped", f"it was finished before {', '.join(left[:5])} began"
             return ("refused", "; ".join(refusals)) if refusals else ("finished", "")
         if self._draining is not None:
             until, status, reason = self._draining

@@ -182,7 +182,7 @@ class Verbs:
     def _change_budget(self, directive: Directive) -> Applied:
         wanted = directive.arguments.attempts or 0
         if self._directives.is_finishing():
-            raise DirectiveRefusedError("a person has the run finish")
+            raise DirectiveRefusedError("the run was asked to finish")
         named = self.named_task(directive)
         if named:
             self._check_task(named)

@@ -38,6 +38,10 @@ def finish_run(
     """Write the run's files and say how it ended; return its exit status and results."""
     results = run_results.run_results(snapshot, settings, reader.attempt_rows())
     status = exit_status_of(ending, snapshot, results)
+    if not folder.is_in_place:  # nothing may be made in its stead
+        reader.close()
+        say(f"a fault: {ending.reason}")
+        return ExitStatus.FAULT, results
     try:
         _write(folder, settings, reader, snapshot, results)
     except (OSError, sqlite3.OperationalError) as error:
@@ -92,7 +96,7 @@ def _last_lines(
         if task.other_devices:
             lines.append(f"{task.name}: ranked by {formatting.ranking_device(task)}")
     if snapshot.person:
-        lines.append(f"steered by a person: {formatting.person_line(snapshot.person)}")
+        lines.append(f"steered: {formatting.person_line(snapshot.person)}")
     if snapshot.tasks:
         lines.append(f"spent {unit_costs.spent_line(snapshot.tasks)}")
         if (folder.path / html_report.FILE_NAME).exists():  # not where the disk is full

@@ -54,6 +54,14 @@ class RunFolder:
     ) -> None:
         self.close()
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the locked folder is still at its path; it may be moved or removed any time."""
+        try:
+            return os.path.samestat((self.path / LOCK_NAME).stat(), os.fstat(self._lock))
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Release the lock: another supervisor may serve the run."""
         if self._lock >= 0:

@@ -199,6 +199,11 @@ class RunLoop:
         news = self._launch_news.changed_summary() if self._launch_news is not None else ""
         if news:
             self._screen.say(f"--launch: {news}")
+        if not self._folder.is_in_place:
+            # Its processes would go on in files that no path leads to, and buy replies for them.
+            reason = f"{self._folder.shown} was moved or removed: put it back to resume the run"
+            self._end(EndKind.FAULT, reason, immediately=True)
+            return
         try:
             snapshot = self._reader.poll()
         except sqlite3.DatabaseError as error:

@@ -121,11 +121,12 @@ def test_a_line_may_stand_twice_where_that_is_plain(title: str, new: list[str]) 
 
 def test_a_difference_in_place_of_new_lines_is_asked_about() -> None:
     """A block of '-' and '+' lines is no text of the file."""
-    block = fenced("-        y[i] = 0.0f;\n+        y[i] = 1.0f;", "diff")
-    reply = parse_reply(f"## Edits\n\n### line 7\n{block}\n")
-    found = edited_source(reply, ShownLines(CANDIDATE))
-    assert isinstance(found, ReplyProblem)
-    assert "is a difference" in found.reason
+    change = "-        y[i] = 0.0f;\n+        y[i] = 1.0f;"
+    for language, text in (("diff", change), ("patch", change), ("cpp", f"@@ -7 +7 @@\n{change}")):
+        reply = parse_reply(f"## Edits\n\n### line 7\n{fenced(text, language)}\n")
+        found = edited_source(reply, ShownLines(CANDIDATE))
+        assert isinstance(found, ReplyProblem)
+        assert "is a difference" in found.reason
 
 
 def test_a_remark_between_edits_is_no_edit() -> None:

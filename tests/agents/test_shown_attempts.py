@@ -266,7 +266,7 @@ def test_a_source_near_its_least_time_has_no_card(score_us: float) -> None:
     module = replace(ROOT, score_us=score_us)
     for work in (make_plan(node=node), solve(node=node), make_plan(node=module, root=module)):
         assert wanted == titles(work)
-    using = replace(node, source=f"{node.source}# {first[-1].code}")
+    using = replace(node, source=f"{node.source}# {first[-1].whole_code}")
     assert titles(make_plan(node=using)) == []
     unknown = replace(ON_CARD, facts=None)
     assert titles(make_plan(node=node), reference=unknown) == []
@@ -287,7 +287,7 @@ def test_a_product_is_far_from_what_its_split_takes() -> None:
 
 
 def test_a_coder_has_the_cards_that_its_plan_is_about() -> None:
-    """Fragments of wgmma for a plan with wgmma, with the card whose functions they call."""
+    """Fragments of wgmma for a plan with wgmma, whatever the first card of the task is."""
     shown = titles(write(PLAN, node=NODE))
     assert any("wgmma" in title for title in shown)
     assert titles(write(replace(PLAN, advice="Fuse both loops."), node=NODE)) == []

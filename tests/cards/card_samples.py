@@ -118,7 +118,15 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
-    "cuda-wgmma-bf16x3": [gemm(128, 256, 192), gemm(4096, 4096, 4096, is_timed=True)],
+    "cuda-gemm-tma-wgmma": [
+        # tensor sums truncate
+        gemm(m, n, k, scratch=[n * k], tolerance=1e-8 * max(k, 4096), is_timed=k == 4096)
+        for m, n, k in ((128, 512, 32), (384, 256, 992), (4096, 4096, 4096), (1024, 8192, 8192))
+    ],
+    "cuda-gemm-tma-wgmma-half": [
+        half_product(m, n, k, is_timed=k == 4096)
+        for m, n, k in ((128, 512, 64), (384, 256, 960), (4096, 4096, 4096), (1024, 8192, 8192))
+    ],
     "cuda-wgmma-half": [half_product(64, 256, 192), half_product(4096, 4096, 4096, is_timed=True)],
     "cuda-cublas-bf16x3": [
         products(1, 60, 36, 100),

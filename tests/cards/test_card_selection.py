@@ -154,8 +154,12 @@ def test_known_tasks_get_the_cards_that_are_about_them() -> None:
     norm = source_of("x = self.n(x)", init="self.n = torch.nn.LayerNorm(n)")
     image = "float32[16, 64, 256, 256]"
 
-    split = ["cuda-mma-bf16x3", "cuda-cublas-bf16x3", "cuda-wgmma-bf16x3"]
-    assert split == chosen(linear, H100, "cuda", "float32[64, 1024]", "compute")
+    split = ["cuda-mma-bf16x3", "cuda-cublas-bf16x3", "cuda-gemm-bf16x3"]
+    assert split == chosen(linear, H100, "cuda", "float32[64, 256]", "compute")
+    whole = {"float32": "cuda-gemm-tma-wgmma", "bfloat16": "cuda-gemm-tma-wgmma-half"}
+    for dtype, name in whole.items():  # a whole kernel, of all three places
+        assert [name] == chosen(linear, H100, "cuda", f"{dtype}[64, 1024]", "compute")
+        assert name not in chosen(linear, H100, "cuda", f"{dtype}[64, 1024]", "memory")
     assert ["cuda-cublaslt-epilogue"] == chosen(linear, H100, "cuda", "bfloat16[8, 8]")[:1]
     assert "cuda-cublaslt-epilogue" == chosen(source_of("x = x @ x"), T4, "cuda")[0]
     assert "cuda-welford-split-rows" == chosen(norm, H100, "cuda", image)[0]

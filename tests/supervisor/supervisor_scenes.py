@@ -178,8 +178,9 @@ def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) ->
     printed = Path("printed").open("w")  # noqa: SIM115  # as long as the process
     screen = PlainScreen(printed)
     settings = Settings(max_minutes=minutes)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
     loop = run_loop.RunLoop(
-        folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, created=[]),
+        folder=RunFolder(folder, shown="run", run_id="scene", lock=lock, created=[]),
         settings=settings,
         process_loop=ProcessLoop(
             processes=processes,
@@ -338,6 +339,22 @@ def time_is_up(folder: Path) -> dict[str, object]:
     )
 
 
+def folder_moved(folder: Path) -> dict[str, object]:
+    """The folder of a run under way gets another name; all processes still have it open."""
+
+    def disturb() -> None:
+        until(lambda: (folder / "heard").exists())
+        folder.rename(folder.with_name("elsewhere"))
+
+    threading.Thread(target=disturb, daemon=True).start()
+    seen = _supervise(
+        folder,
+        spec("coordinator", COORDINATOR, role="coordinator"),
+        spec("evaluator-0", SLEEP),
+    )
+    return {**seen, "made_again": folder.exists()}
+
+
 def _fenced(plain: ChildSpec) -> ChildSpec:
     from msgspec.structs import replace
 
@@ -368,6 +385,7 @@ SCENES = (
     stopped_worker,
     two_interrupts,
     time_is_up,
+    folder_moved,
 )
 
 if __name__ == "__main__":

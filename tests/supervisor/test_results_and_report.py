@@ -291,6 +291,22 @@ def test_files_that_could_not_be_written_are_not_named(
     assert not any("best.py" in line or "report" in line for line in lines)
 
 
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    """The last line is the fault; no file is written, and nothing is promised."""
+    sample = Sample(tmp_path / "run", nodes=((1, 0, correct(500.0)),), budget=1)
+    lines: list[str] = []
+    reader = RunReader(sample.path)
+    snapshot = reader.poll()
+    assert snapshot is not None
+    with run_folder.open_run_folder(sample.path)[0] as place:
+        sample.path.rename(tmp_path / "elsewhere")
+        ending = RunEnd(kind=EndKind.FAULT, reason="run was moved or removed")
+        code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, lines.append)
+    assert ExitStatus.FAULT is code
+    assert ["a fault: run was moved or removed"] == lines
+    assert not sample.path.exists()
+
+
 def test_a_best_so_far_that_was_not_confirmed_is_removed(tmp_path: Path) -> None:
     """Only a winner has a best.py; the user's file from an earlier end stays."""
     sample = Sample(tmp_path / "run", nodes=((1, 0, correct(500.0)),), budget=1)

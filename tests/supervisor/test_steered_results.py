@@ -123,4 +123,4 @@ def test_a_rejected_winners_file_does_not_stay(tmp_path: Path) -> None:
     finish()
     folder.close()
     assert not (sample.path / "best.py").exists()
-    assert "steered by a person: 1 reject" in said
+    assert "steered: 1 reject" in said

@@ -126,3 +126,11 @@ def test_a_drain_has_a_deadline(tmp_path: Path) -> None:
     seen = play("time_is_up", tmp_path)
     assert ("stopped", 0) == (seen["kind"], seen["left"])
     assert "--max-minutes 0.01 are over; not all ended in time" == seen["why"]
+
+
+def test_a_run_whose_folder_is_gone_ends(tmp_path: Path) -> None:
+    """It would go on in files without a path, and everything that it buys would be lost."""
+    (tmp_path / "run").mkdir()
+    seen = play("folder_moved", tmp_path / "run")
+    assert ("fault", 0, False) == (seen["kind"], seen["left"], seen["made_again"])
+    assert "run was moved or removed: put it back to resume the run" == seen["why"]

@@ -31,6 +31,7 @@ from actors.agents.cards.card import (
 )
 from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
+from actors.agents.cards.techniques import techniques_in
 from protocol.values import Backend, Device, Reference, Task
 
 SPLIT_PRODUCT_GAIN = 4.0  # three bfloat16 products beside one in float32, on an H100
@@ -52,11 +53,13 @@ def choose_cards(
     bottleneck: str = "",
     backends: Sequence[Backend] = (),
     cards: Iterable[Card] | None = None,
+    technique_of: str | None = None,
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
-    was measured.  `backends`: those that candidates may use; (): the task's own.
+    was measured.  `backends`: those that candidates may use; (): the task's own.  `technique_of`:
+    a plan or a source, whose techniques a card has to share; the cards that it needs need not.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
@@ -69,12 +72,14 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
+    wanted = techniques_in(technique_of) if technique_of is not None else None
+    leading = [c for c in fitting if wanted is None or techniques_in(c.code) & wanted]
     turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
     chosen: list[Card] = []
     for group in (turns, ["elementwise"] if "elementwise" in operations else []):
-        lists = [_ranked(fitting, one, operations, bottleneck) for one in group]
+        lists = [_ranked(leading, one, operations, bottleneck) for one in group]
         while any(lists):
             for ranked in lists:
                 added: list[Card] = []

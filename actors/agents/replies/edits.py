@@ -26,6 +26,7 @@ _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
 _NUMBERED = re.compile(r"\s*(?P<number>\d+)\t(?P<text>.*)")
 _LEFT_OUT = re.compile(r"\s*(?:#|//|/\*)\s*(?:\.{3}|…)")  # "# ... as before ..."
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 MIN_TOLD_CHARS = 8  # letters and digits that make a line more than a bracket
 
 
@@ -101,7 +102,8 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
         return ReplyProblem(reason=f"the block of the edit '### {title}' was never closed")
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
-    question = "is a difference" if not deletes and section.blocks[0].language == "diff" else ""
+    is_difference = not deletes and section.blocks[0].language in ("diff", "patch")
+    question = "is a difference" if is_difference or any(map(_HUNK.match, lines)) else ""
     question = question or _question_about(lines, shown)
     if question:
         return ReplyProblem(reason=f"the block of the edit '### {title}' {question}")

@@ -24,37 +24,36 @@ def building_block_lines(
     """Return the lines of the cards that this request shows."""
     if not knowledge.has_cards:
         return []
-    backends = (work.task.backend, *work.task.other_backends)
-    cards = choose_cards(work.task, work.reference, backends=backends)
-    return card_lines(_shown(cards, work))
-
-
-def _shown(cards: tuple[Card, ...], work: MakePlan | Write | Repair | Solve) -> tuple[Card, ...]:
-    source = shown_source(work)
     if isinstance(work, Write):
-        return _with_needed([c for c in cards if _is_about(c, work.plan.advice)], cards)
+        return card_lines(_chosen(work, work.plan.advice))
     if not work.node.verdict.is_correct:
-        return _with_needed([c for c in cards if _is_about(c, source)], cards)
+        return card_lines(_chosen(work, shown_source(work)))
+    return card_lines(_first_card(work))
+
+
+def _chosen(
+    work: MakePlan | Write | Repair | Solve, technique_of: str | None = None
+) -> tuple[Card, ...]:
+    backends = (work.task.backend, *work.task.other_backends)
+    return choose_cards(work.task, work.reference, backends=backends, technique_of=technique_of)
+
+
+def _first_card(work: MakePlan | Repair | Solve) -> tuple[Card, ...]:
+    """Return the first card of the task, behind those that it needs.
+
+    () where the source is near the least time, or uses the card's technique.
+    """
+    cards = _chosen(work)
     least, time = attainable_us(work.reference), work.node.score_us
     needed = {card.needs for card in cards}
     first = next((card for card in cards if card.name not in needed), None)
     if first is None or least is None or time is None or time < FAR * least:
         return ()
-    if not _techniques(first) - techniques_in(source):
+    if not _techniques(first) - techniques_in(shown_source(work)):
         return ()
-    return _with_needed([first], cards)
-
-
-def _is_about(card: Card, text: str) -> bool:
-    return bool(techniques_in(card.code) & techniques_in(text))
+    return (*needed_cards(first, cards), first)
 
 
 def _techniques(card: Card) -> set[str]:
     """Return the card's own techniques, or those of the functions that it calls."""
     return techniques_in(card.code) or techniques_in(card.whole_code)
-
-
-def _with_needed(chosen: list[Card], cards: tuple[Card, ...]) -> tuple[Card, ...]:
-    """Return the chosen cards, each behind those that it needs."""
-    names = {each.name for card in chosen for each in (*needed_cards(card, cards), card)}
-    return tuple(card for card in cards if card.name in names)

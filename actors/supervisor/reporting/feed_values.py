@@ -149,7 +149,7 @@ class RunSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     status: str = "waiting"  # waiting: there is no run.db yet
     reason: str = ""
     paused: bool = False
-    finishing: bool = False  # a person has it end with what is under way
+    finishing: bool = False  # it was asked to end with what is under way
     is_served: bool = False  # whether a coordinator has written lately
     trouble: str = ""  # why run.db can't be read just now
     seconds: float = 0.0

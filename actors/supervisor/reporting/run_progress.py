@@ -26,7 +26,7 @@ def state(snapshot: Snapshot) -> str:
     if snapshot.status == "running" and snapshot.is_paused:
         return "paused by a person: nothing new begins"
     if snapshot.status == "running" and snapshot.is_finishing:
-        return "finishing: a person has it end with what is under way"
+        return "finishing: it was asked to end with what is under way"
     words = STATES.get(snapshot.status, snapshot.status)
     is_going = snapshot.status in ("running", "finished")
     return f"{words} ({snapshot.reason})" if snapshot.reason and not is_going else words

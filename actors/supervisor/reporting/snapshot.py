@@ -241,7 +241,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     reason: str = ""
     seconds: float = 0.0  # active seconds, over all starts
     is_paused: bool = False  # by a person
-    is_finishing: bool = False  # a person has it end with what is under way
+    is_finishing: bool = False  # it was asked to end with what is under way
     cap_usd: float | None = None  # the cap in force; None: --max-cost, if there is one
     directives: tuple[DirectiveState, ...] = ()  # in order
     answered: int = 0  # model calls that a person answered
