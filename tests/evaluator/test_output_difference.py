@@ -188,6 +188,56 @@ def test_the_size_of_a_rounding_is_told() -> None:
     assert not any("rounding" in line for line in described(truth + noise, truth))
 
 
+FACTORS = torch.linspace(0.7, 1.3, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x.mul_(FACTORS), "times a factor that only its index in dimension 1 (of 200)"),
+        (lambda x: x.add_(FACTORS), "plus a summand that only its index in dimension 1 (of 200)"),
+        (lambda x: x.add_(FACTORS[:ROWS, None]), "decides (0.7 to 0.796): as without a parameter"),
+    ],
+)
+def test_a_parameter_that_is_left_out_shows(
+    change: Callable[[torch.Tensor], object], words: str
+) -> None:
+    """All elements are wrong, each by another amount, and one index explains them."""
+    assert words in planted(change)
+
+
+def test_values_that_no_index_decides_are_not_called_a_parameter() -> None:
+    """Noise, and a result in which two dimensions have a share."""
+    noise = right(ROWS, COLUMNS).flip(0)
+    for change in (
+        lambda x: x.add_(noise),
+        lambda x: x.mul_(FACTORS).add_(FACTORS[:ROWS, None]),
+        lambda x: x.zero_().add_(1).mul_(FACTORS),
+        lambda x: x.copy_(x.relu()),
+    ):
+        assert "parameter" not in planted(change)
+
+
+def test_a_forgotten_relu_is_no_parameter() -> None:
+    """The elements that are right have the factor 1; the wrong ones should be 0."""
+    truth = right(ROWS, COLUMNS)
+    assert not any("parameter" in line for line in described(truth, truth.relu()))
+
+
+def test_wrong_booleans_are_not_called_unwritten() -> None:
+    """False is as good a value as True."""
+    truth = right(64) > 0
+    got = truth & (right(64) > 0.5)
+    assert not any("not written" in line for line in described(got, truth))
+
+
+def test_right_values_of_zero_give_no_factor() -> None:
+    """Where all right values are 0, nothing is divided by them."""
+    lines = described(right(8, 8), torch.zeros(8, 8))
+    assert "all elements are wrong" in lines
+    assert not any("parameter" in line for line in lines)
+
+
 def test_of_several_outputs_the_wrong_and_the_right_ones_are_named() -> None:
     """A sum that is wrong because its summands are is another bug than a wrong sum alone."""
     truths = [right(8, 8), right(8), right(4)]

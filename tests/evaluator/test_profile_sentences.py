@@ -173,6 +173,13 @@ def test_turns_of_wide_accesses_are_no_conflicts(bytes_a_turn: float, share: flo
     assert share == found.conflict_share
 
 
+def test_conflicts_are_told_at_their_least_without_the_bytes_of_a_turn() -> None:
+    """32 turns an access are conflicts, however wide it is; four may be none."""
+    wide = kernel(SHARED_TURNS=4e6, SHARED_LEAST_TURNS=1e6)
+    assert 0.0 == wide.conflict_share
+    assert 0.875 == kernel(SHARED_TURNS=32e6, SHARED_LEAST_TURNS=1e6).conflict_share
+
+
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_bound_names_its_cause(cause: str) -> None:
     """That a cache is busy does not say what to change; spills and conflicts do."""

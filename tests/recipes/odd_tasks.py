@@ -316,6 +316,14 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "        return torch.tanh(x)\n" + X, ("calls itself", "line"),
     ),
     "a generator": (HEAD + model("yield torch.tanh(x)") + X, ("yield", "line 10")),
+    "a number beside the outputs": (
+        HEAD + model("return torch.tanh(x), x.shape[0]") + X,
+        ("the result has 16 in it", "line 10"),
+    ),
+    "a named part of an operation's result": (
+        HEAD + model("return torch.tanh(x), torch.topk(x, 5).indices") + X,
+        ("the result has .indices in it", "line 10"),
+    ),
     "a name that nothing defines": (
         HEAD + model("return torch.tanh(x) * missing") + X, ("missing", "line 10"),
     ),

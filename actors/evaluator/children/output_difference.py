@@ -37,6 +37,7 @@ MIN_PATTERN = 4  # wrong elements, for a pattern among them
 MAX_CHANCE = 1e-6  # of a pattern among elements that are wrong at random places
 MAX_ROUNDING = 0.0079  # of an element: two roundings to bfloat16
 CLOSE = 1e-3  # relative spread of a constant ratio or offset
+MIN_DIVISOR = 0.1  # of the RMS: smaller right values give no ratio
 SAME_ORDER = 0.95  # of the elements agree with another order of the right values
 
 
@@ -112,13 +113,17 @@ def difference_lines(
     """
     if not 0 < got.numel() <= MAX_ELEMENTS:
         return ()
+    is_bool = got.dtype is torch.bool
     got, eager, truth = (_subtractable(each) for each in (got, eager, truth))
     wrong = WrongElements(got, eager, truth, rms, allowed)
+    wrong.zeros = 0 if is_bool else wrong.zeros  # half of all wrong booleans are False
     if not wrong.count:
         return ()
-    lines = [_extent(wrong), *_values(wrong), *_places(wrong)]
+    values = list(_values(wrong))
+    lines = [_extent(wrong), *values, *_places(wrong)]
     if got.numel() <= MAX_REORDERED and wrong.count > 2 * (1 - SAME_ORDER) * got.numel():
         lines += _orders(got, eager, truth, rms, allowed)
+        lines += [] if values or got.is_complex() else _by_index(got.double(), truth.double(), rms)
     lines = lines[: MAX_LINES - len(wrong.errors)]
     errors = [f"at {_index(-place, wrong.shape)}: {text}" for _, place, text in wrong.errors]
     return (*lines, *errors)
@@ -319,6 +324,40 @@ def _orders(
             if _has_order(got, others, rms, allowed):
                 yield f"it looks shifted by {step} along dimension {dimension}"
                 return
+
+
+# --- one factor or summand for each index of a dimension ------------------------------------------
+
+
+def _by_index(got: torch.Tensor, truth: torch.Tensor, rms: float) -> Iterator[str]:
+    """Yield the dimension whose index alone decides what the right values became, if one does.
+
+    So it is where a parameter is left out, or is used as it was at construction.
+    """
+    for dimension, size in enumerate(got.shape):
+        if size < 2 or got.numel() < MIN_PATTERN * size:
+            continue
+        own, right = (each.movedim(dimension, 0).reshape(size, -1) for each in (got, truth))
+        summands = (own - right).median(dim=1, keepdim=True).values
+        if bool(((own - right - summands).abs() <= CLOSE * (own - right).abs().max()).all()):
+            yield _decided("plus a summand", dimension, size, summands)
+            return
+        large = right.abs() > MIN_DIVISOR * rms
+        factors = torch.where(large, own / right, math.nan).nanmedian(dim=1, keepdim=True).values
+        wanted = factors.nan_to_num(1.0) * right
+        is_close = (own - wanted).abs() <= CLOSE * (wanted.abs() + MIN_DIVISOR * rms)
+        if bool(large.any()) and bool(is_close.all()):
+            yield _decided("times a factor", dimension, size, factors)
+            return
+
+
+def _decided(what: str, dimension: int, size: int, values: torch.Tensor) -> str:
+    known = values[~values.isnan()]
+    return (
+        f"each element is the right one {what} that only its index in dimension {dimension} (of "
+        f"{size}) decides ({known.min().item():.3g} to {known.max().item():.3g}): as without a "
+        "parameter, or with its values at construction"
+    )
 
 
 def _has_order(got: torch.Tensor, others: list[torch.Tensor], rms: float, allowed: float) -> bool:

@@ -31,7 +31,7 @@ def cause_of(kernel: KernelMetrics, kind: str) -> Cause | None:
         return None
     found = _local_memory(kernel)
     if found is None and kind in ("memory", "L2", "L2 slice", "latency"):
-        found = _atomics(kernel, MANY_ATOMICS if kind != "latency" else SOME_ATOMICS)
+        found = _atomics(kernel, kind)
     if found is None and kind == "L1":
         found = _bank_conflicts(kernel)
     if found is None and kind in ("memory", "L1", "L2"):
@@ -63,15 +63,18 @@ def _local_memory(kernel: KernelMetrics) -> Cause | None:
     return Cause(text=text, metrics=local)
 
 
-def _atomics(kernel: KernelMetrics, least: float) -> Cause | None:
+def _atomics(kernel: KernelMetrics, kind: str) -> Cause | None:
+    least = SOME_ATOMICS if kind == "latency" else MANY_ATOMICS
     atomic = (ncu_metrics.L2_ATOMICS, ncu_metrics.L2_REDUCTIONS)
     count = kernel.sum_of(*atomic)
     others = kernel.sum_of(ncu_metrics.L2_READS, ncu_metrics.L2_WRITES)
     if not count or others is None or count < least * (count + others):
         return None
     share = count / (count + others)
-    text = f"{share:.0%} of the sectors that reach L2 are atomic operations, of which those on one"
-    return Cause(text=f"{text} address wait for each other", metrics=atomic)
+    text = f"{share:.0%} of the sectors that reach L2 are atomic operations"
+    if kind in ("L2 slice", "latency"):
+        text += ", of which those on one address wait for each other"
+    return Cause(text=text, metrics=atomic)
 
 
 def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:

@@ -40,6 +40,7 @@ SHARED_TURNS, SHARED_LEAST_TURNS = (
 )
 SHARED_BYTES_A_TURN = "smsp__sass_average_data_bytes_per_wavefront_mem_shared.ratio"
 SHARED_TURN_BYTES = 128  # at most: 32 banks of four bytes
+WIDEST_ACCESS_TURNS = 4  # of 16 bytes a thread
 SHARED_ACCESSES = (SHARED_TURNS, SHARED_LEAST_TURNS, SHARED_BYTES_A_TURN)
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 ISSUE_SHARE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
@@ -161,11 +162,16 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
 
     @property
     def conflict_share(self) -> float | None:
-        """The part of the turns of accesses to shared memory that bank conflicts add."""
-        turns, least, moved = map(self.figures.get, SHARED_ACCESSES)
-        if not turns or least is None or moved is None:
+        """The part of the turns of accesses to shared memory that bank conflicts add, at least.
+
+        Where the bytes of a turn are not known, each access may be of 16 bytes a thread.
+        """
+        turns, accesses, moved = map(self.figures.get, SHARED_ACCESSES)
+        if not turns or accesses is None:
             return None
-        return max(0.0, 1 - max(least / turns, moved / SHARED_TURN_BYTES))
+        if moved is None:
+            return max(0.0, 1 - WIDEST_ACCESS_TURNS * accesses / turns)
+        return max(0.0, 1 - max(accesses / turns, moved / SHARED_TURN_BYTES))
 
     @property
     def shared_memory_share(self) -> float | None:

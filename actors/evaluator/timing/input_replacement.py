@@ -30,7 +30,8 @@ class InputReplacement(Value, frozen=True, kw_only=True):
     def was_before_its_turn(self, written_s: float, usual_s: float, block_s: float) -> bool:
         """Whether the new inputs were there before the later call's turn.
 
-        `written_s`: when they were; `usual_s`, `block_s`: what a block takes, and this one took.
+        `written_s`: when they were; `usual_s`: what the calls of a block take; `block_s`: what
+        this block took.
         Calls begin no earlier than at an even pace: the first ones are the slow ones.
         """
         latest = self.coming / self.calls - POLICY.replaced_ahead_share
@@ -39,6 +40,7 @@ class InputReplacement(Value, frozen=True, kw_only=True):
     def was_after_its_turn(self, begun_s: float, usual_s: float, block_s: float) -> bool:
         """Whether the earlier call was over when the new inputs began to be written.
 
+        `usual_s`, `block_s`: what such a block takes, and this one took.
         Nothing is known of a block that took longer than usual: it may have stood still before
         that call.
         """

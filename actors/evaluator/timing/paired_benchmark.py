@@ -76,7 +76,9 @@ class PairedBenchmark:
         self._reference_blocks = ReferenceBlocks(  # what they take besides their calls
             POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
         )
-        self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # candidate's
+        # Of the candidate's last blocks.
+        self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
+        self._blocks_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._is_long = False  # a call of a side: it needs no more warming up
         self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
@@ -161,7 +163,8 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                self._hand_overs_s.clear()  # of other numbers of outputs
+                self._hand_overs_s.clear()  # of other numbers of calls
+                self._blocks_s.clear()
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead(group)
@@ -191,10 +194,13 @@ class PairedBenchmark:
         if number in POLICY.replaced_groups or is_by_lot or self._is_suspected:
             calls = self._block_size.calls("candidate")
             usual_s = min(group.candidate) * calls / 1e6
+            tries = POLICY.replaced_tries if self._on_host else 1
             with self._stages.stage("reading ahead"):
-                is_suspected = self._is_suspected
-                tries = POLICY.suspected_tries if is_suspected else POLICY.replaced_tries
-                self._transfer.require_reads_at_their_turn(calls, usual_s, tries)
+                self._transfer.require_reads_at_their_turn(
+                    calls,
+                    (usual_s, min(self._blocks_s)),
+                    POLICY.suspected_tries if self._is_suspected else tries,
+                )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
 
     def _look_at_other_kinds(self) -> None:
@@ -244,6 +250,7 @@ class PairedBenchmark:
         """Time a block of the candidate; note what its hand-overs usually take, too."""
         window = self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
         self._hand_overs_s.append(window.hand_over_s)
+        self._blocks_s.append(window.block_s)
         return window
 
     def _prepare(self) -> None:

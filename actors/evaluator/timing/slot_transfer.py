@@ -194,14 +194,16 @@ class SlotTransfer:
             self._spot_checks.only(slot)
             self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, where)
 
-    def require_reads_at_their_turn(self, calls: int, usual_s: float, tries: int) -> None:
+    def require_reads_at_their_turn(
+        self, calls: int, usual_s: tuple[float, float], tries: int
+    ) -> None:
         """Replace inputs while the candidate does a block; look at the outputs of their calls.
 
         That is tried until it has said something of both calls: on a busy machine it may not.
 
         A candidate may compute the calls of a block together, at its begin or at its end.  That is
         no call on inputs which it gets with the call, and has its output when it returns.
-        `usual_s`: what its blocks take.
+        `usual_s`: what its calls take in a block, and what the block takes.
         """
         if (
             not self._fixture.is_deterministic
@@ -215,9 +217,10 @@ class SlotTransfer:
                 told |= self._look_at_replaced(calls, usual_s)
         self.tried |= told
 
-    def _look_at_replaced(self, calls: int, usual_s: float) -> set[Accusation]:
+    def _look_at_replaced(self, calls: int, usual_s: tuple[float, float]) -> set[Accusation]:
         """Replace inputs in one block; return what of it could have been found."""
         replaced = input_replacement.by_lot(calls, secrets.SystemRandom())
+        calls_s, usual_block_s = usual_s
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
         for slot in replaced.slots:
@@ -226,17 +229,17 @@ class SlotTransfer:
 
         def replace(began: float) -> None:
             nonlocal begun_s, written_s
-            time.sleep(replaced.after * usual_s)
+            time.sleep(replaced.after * calls_s)
             begun_s = time.perf_counter() - began
             self._referee.replace_contents()
             written_s = time.perf_counter() - began
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=replace)
         told = set()
-        if replaced.was_before_its_turn(written_s, usual_s, window.block_s):
+        if replaced.was_before_its_turn(written_s, calls_s, window.block_s):
             self._require_output(answer, calls, replaced.coming, Accusation.INPUTS_READ_AHEAD)
             told.add(Accusation.INPUTS_READ_AHEAD)
-        is_after = replaced.was_after_its_turn(begun_s, usual_s, window.block_s)
+        is_after = replaced.was_after_its_turn(begun_s, usual_block_s, window.block_s)
         if is_after and replaced.over is not None:
             self._referee.restore_contents()
             self._require_output(answer, calls, replaced.over, Accusation.INPUTS_READ_LATE)

@@ -156,8 +156,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # still before it.
     replaced_behind_share: float = 0.25
     replaced_longer_share: float = 0.15
-    # Blocks: at most so many, until something was said of both calls; the second in a process that
-    # follows an accusation.
+    # Blocks on a host: at most so many, until something was said of both calls; on a card one.  The
+    # second in a process that follows an accusation.
     replaced_tries: int = 3
     suspected_tries: int = 10
     # Shares of the block: it is stopped by lot between these two, and by so much more of its inputs

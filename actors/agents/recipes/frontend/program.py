@@ -11,6 +11,7 @@ from actors.agents.recipes.frontend.forward_arguments import (
 )
 from actors.agents.recipes.frontend.statements import ForwardProgram, ForwardReader
 from actors.agents.recipes.frontend.symbolic_values import (
+    BoundMethod,
     DataclassValue,
     EndlessLoopError,
     ModuleValue,
@@ -175,7 +176,10 @@ def returned_nodes(reader: ForwardReader, value: object) -> object:
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
         return {key: returned_nodes(reader, item) for key, item in value.items()}
-    raise UnsupportedSourceError("the result is not made of tensors alone")
+    if isinstance(value, BoundMethod):
+        raise UnsupportedSourceError(f"the result has .{value.name} in it, which is not known")
+    shown = f"has {value!r} in it" if is_plain(value) else "has something else in it"
+    raise UnsupportedSourceError(f"the result {shown}, and not tensors alone")
 
 
 def compare_outputs(graph: OperationGraph, output: object, description: str) -> None:
