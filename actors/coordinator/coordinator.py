@@ -78,7 +78,7 @@ class Coordinator:
         self.outbox = Outbox(socket, log, lambda name: name in self.scheduler.peers, authenticator)
         self._drain_requested = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
-        self._local_roles = [role for role in WORKER_ROLES if self.settings.process_count(role)]
+        self._served_roles = [role for role in WORKER_ROLES if self.settings.is_served(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.count_start(time.time())
         self.scheduler = self._make_scheduler()
@@ -249,7 +249,7 @@ class Coordinator:
                 return status, reason
         elif (
             self.settings.ends_when_idle
-            and self.scheduler.is_idle(self._local_roles)
+            and self.scheduler.is_idle(self._served_roles)
             and not self.tasks.begin_next()
         ):
             later = "; confirmations and baselines are left for a later start"
