@@ -47,7 +47,7 @@ class PairedBenchmark:
         floor_us: float,
         best_speedup: float = 0.0,
         time_s: float | None = None,
-        tolerated: Accusation | None = None,
+        tolerated: frozenset[Accusation] = frozenset(),
         suspected: Accusation | None = None,
     ) -> None:
         """`best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
