@@ -317,6 +317,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     reference: Reference
     rounds: int = 1  # judgements in fresh processes, combined into one verdict
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
+    # Whether a round comes before the release checks, which a slower candidate does not need.
+    is_doubtful: bool = False
     # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
     best_speedup: float = 0.0
     # Whether a correct candidate is profiled even if it is not the best: the search stagnates.

@@ -200,6 +200,10 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             Role.EVALUATOR: self.evaluators,
         }.get(role, 0)
 
+    def is_served(self, role: Role) -> bool:
+        """Whether the run's own command brings processes of a role: here, or by `--launch`."""
+        return self.process_count(role) > 0 or (role is Role.EVALUATOR and bool(self.launch))
+
     @property
     def has_ledger(self) -> bool:
         """Whether requests show all attempts of their task in a line each."""

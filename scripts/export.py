@@ -88,6 +88,7 @@ def export(run_dir: Path, folder: Path, form: str, *, texts: bool = False) -> It
     Raises ValueError where there is no run, FileExistsInOutputError before anything is written.
     """
     from actors.supervisor.reporting import run_folder_integrity, run_tables
+    from actors.supervisor.reporting.formatting import counted
 
     run_folder_integrity.check_readable(run_dir)
     paths = {table: folder / f"{table}.{form}" for table in ORDERS}
@@ -108,7 +109,7 @@ def export(run_dir: Path, folder: Path, form: str, *, texts: bool = False) -> It
             with _new_file(path) as file:
                 write = _write_json if form == "json" else _write_csv
                 count = write(file, names, rows)
-            yield f"{path}: {count} {table}"
+            yield f"{path}: {counted(count, table.removesuffix('s'))}"
     with _new_file(folder / COLUMNS_FILE) as file:
         csv.writer(file, lineterminator="\n").writerows(_columns(texts=texts))
     yield f"{folder / COLUMNS_FILE}: what each column means, and its unit"

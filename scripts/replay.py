@@ -54,6 +54,7 @@ def compare(run: Path) -> Iterator[str]:
     from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
     from actors.coordinator.storage.store import Store
     from actors.supervisor.reporting import run_folder_integrity
+    from actors.supervisor.reporting.formatting import counted
     from protocol import settings as settings_file
 
     run_folder_integrity.check_readable(run)
@@ -70,8 +71,9 @@ def compare(run: Path) -> Iterator[str]:
                 if reason:
                     yield f"{recorded.work}: {reason}"
             print(
-                f"{task.name}: looked at {len(verifier.nodes)} nodes,"
-                f" {len(verifier.decisions)} decisions and {requests} requests"
+                f"{task.name}: looked at {counted(len(verifier.nodes), 'node')},"
+                f" {counted(len(verifier.decisions), 'decision')}"
+                f" and {counted(requests, 'request')}"
             )
     finally:
         database.close()

@@ -149,21 +149,23 @@ class _AllStages:
     def _run_tasks(self, taken: Take) -> None:
         """Run the tasks, then those of the parts of tasks without a winner."""
         self._begin("runs")
-        arguments, limit = self._arguments, self._limit.part(RUNS_PART)
+        arguments = self._arguments
         flags = shlex.split(arguments.supervisor)
         flags += ["--model", arguments.run_model] if arguments.run_model else []
         first = [task for task in taken.tasks if not task.part_of]
         kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
-        own = limit.part(1 - kept_back / arguments.budget)
-        run_tasks(self._folder, first, arguments.budget - kept_back, flags, say, own)
+        limit = self._limit.part(RUNS_PART * (1 - kept_back / arguments.budget))
+        run_tasks(self._folder, first, arguments.budget - kept_back, flags, say, limit)
+        limit = self._limit.part(RUNS_PART)
         parts = [task for task in taken.tasks if task.part_of]
         losers = [
             task.name for task in first if task.has_parts and not has_winner(self._folder, task)
         ]
-        if losers and not parts and not limit.is_over:
+        if losers and not parts:
             say(f"no winner for {', '.join(losers)}: the parts are tried")
-            options, own = _options(arguments), limit.part(TAKE_PART)
-            found = take_parts(self._folder, options, losers, say, own)
+            found = take_parts(
+                self._folder, _options(arguments), losers, say, limit.part(TAKE_PART)
+            )
             parts = [task for task in found.tasks if task.part_of]
         run_tasks(self._folder, parts, kept_back, flags, say, limit)
 

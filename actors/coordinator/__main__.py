@@ -15,7 +15,7 @@ from actors.cli import OneLineParser
 from actors.commands import typed_command
 from actors.coordinator.coordinator import Coordinator, RunStart
 from actors.coordinator.gateway.authenticator import Authenticator
-from actors.coordinator.gateway.outbox import Outbox
+from actors.coordinator.gateway.peer_socket import PeerSocket
 from actors.coordinator.storage.database import (
     Database,
     StoreFullError,
@@ -174,16 +174,16 @@ def serve(
                 sys.stderr.write(
                     f"coordinator: {start.run_dir / RUN_DB}: {error}; waiting for disk space\n"
                 )
-            outbox = Outbox(socket, log, lambda _name: True, authenticator)
+            peer_socket = PeerSocket(socket, log, lambda _name: True, authenticator)
             was_draining = coordinator is not None and coordinator.is_draining
-            if wait_for_disk_space(outbox, str(error)) or was_draining:
+            if wait_for_disk_space(peer_socket, str(error)) or was_draining:
                 return "stopped"
         finally:
             if database is not None:
                 database.close()
 
 
-def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
+def wait_for_disk_space(peer_socket: PeerSocket, problem: str) -> bool:
     """Wait `DISK_FULL_POLL_S`, answer heartbeats, and return whether a request to end arrived.
 
     All other messages are dropped: their senders repeat them, since none was acknowledged.
@@ -192,15 +192,15 @@ def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
     on_terminate(lambda: end_requests.append(True))
     until = time.monotonic() + DISK_FULL_POLL_S
     while (left := until - time.monotonic()) > 0:
-        outbox.wait(left)
-        for sender, identity, message in outbox.read():
+        peer_socket.wait(left)
+        for sender, identity, message in peer_socket.read():
             if isinstance(message, Heartbeat) and message.sent_at:
-                outbox.queue(
+                peer_socket.queue(
                     sender, HeartbeatAck(sent_at=message.sent_at, coordinator_problem=problem)
                 )
             elif isinstance(message, Drain) and identity.is_local:
                 end_requests.append(True)
-        outbox.flush()
+        peer_socket.flush()
     return bool(end_requests)
 
 

@@ -20,7 +20,7 @@ from actors.coordinator.dispatcher import Dispatcher, RunState
 from actors.coordinator.earlier_references import take_references
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
-from actors.coordinator.gateway.outbox import Outbox
+from actors.coordinator.gateway.peer_socket import PeerSocket
 from actors.coordinator.gateway.work_messages import ROLE_OF, parse_work
 from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
@@ -75,10 +75,12 @@ class Coordinator:
         self.activity = ActivityStore(database)
         self.directives = DirectiveStore(database)
         self.authenticator = authenticator
-        self.outbox = Outbox(socket, log, lambda name: name in self.scheduler.peers, authenticator)
+        self.peer_socket = PeerSocket(
+            socket, log, lambda name: name in self.scheduler.peers, authenticator
+        )
         self._drain_requested = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
-        self._local_roles = [role for role in WORKER_ROLES if self.settings.process_count(role)]
+        self._served_roles = [role for role in WORKER_ROLES if self.settings.is_served(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.count_start(time.time())
         self.scheduler = self._make_scheduler()
@@ -144,7 +146,7 @@ class Coordinator:
         )
         return Dispatcher(
             run,
-            outbox=self.outbox,
+            peer_socket=self.peer_socket,
             authenticator=self.authenticator,
             record_event=self._event,
             stop=self.drain,
@@ -156,13 +158,13 @@ class Coordinator:
         """Serve until the run is over; return its status."""
         status = None
         while status is None:
-            self.outbox.wait(self._tick + POLL_S - time.monotonic())
+            self.peer_socket.wait(self._tick + POLL_S - time.monotonic())
             status = self.round()
         return status
 
     def round(self) -> str | None:
         """Read, decide, commit, send; return the run's status once it is over."""
-        for sender, identity, message in self.outbox.read():
+        for sender, identity, message in self.peer_socket.read():
             failpoints.hit_message("hear", message)
             self.dispatcher.dispatch(sender, identity, message)
             failpoints.hit_message("heard", message)
@@ -170,7 +172,7 @@ class Coordinator:
         now = time.monotonic()
         if self.authenticator is not None:
             self.authenticator.limit_connections(now)
-        if self.outbox.empty:
+        if self.peer_socket.has_read_all:
             # After a suspension of this process, waiting messages are read before leases expire.
             self._keep_time(now)
         # The last look is before the end: no directive is left that was submitted in time.
@@ -187,9 +189,9 @@ class Coordinator:
         self.db.commit()
         failpoints.hit("after-commit")
         self.steering.committed()
-        self.outbox.flush()
+        self.peer_socket.flush()
         for grant, message_of_work in work:
-            if not self.outbox.send(grant.incarnation, message_of_work):
+            if not self.peer_socket.send(grant.incarnation, message_of_work):
                 self.dispatcher.leases_ended(self.scheduler.peer_lost(grant.incarnation))
         failpoints.hit("after-told")
         if over is None:
@@ -249,7 +251,7 @@ class Coordinator:
                 return status, reason
         elif (
             self.settings.ends_when_idle
-            and self.scheduler.is_idle(self._local_roles)
+            and self.scheduler.is_idle(self._served_roles)
             and not self.tasks.begin_next()
         ):
             later = "; confirmations and baselines are left for a later start"
@@ -260,11 +262,11 @@ class Coordinator:
     def _retire_all(self, reason: str) -> None:
         for peer in self.scheduler.peers.values():
             if peer.role in WORKER_ROLES or not peer.identity.is_local:
-                self.outbox.queue(peer.incarnation, messages.Retire(reason=reason))
+                self.peer_socket.queue(peer.incarnation, messages.Retire(reason=reason))
 
     def _retire_workers(self, status: str) -> None:
         self._retire_all(f"the run is {status}")
-        self.outbox.flush()
+        self.peer_socket.flush()
         time.sleep(RETIRE_S)  # linger counts from the socket's close: its pipes must empty first
 
     # --- leasing -----------------------------------------------------------------------------
@@ -282,7 +284,7 @@ class Coordinator:
         if self._draining:
             return
         for incarnation, reserved in self.budget.grant_reservations(time.time()):
-            self.outbox.queue(incarnation, reserved)
+            self.peer_socket.queue(incarnation, reserved)
         reason = self.budget.exhausted_reason()
         if reason:
             self._event("blocked", "", reason)

@@ -18,7 +18,7 @@ from actors.coordinator.budget_service import BudgetLedger
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway import authorization
 from actors.coordinator.gateway.authenticator import Authenticator
-from actors.coordinator.gateway.outbox import Outbox
+from actors.coordinator.gateway.peer_socket import PeerSocket
 from actors.coordinator.gateway.sanitize import sanitized
 from actors.coordinator.gateway.work_messages import parse_work
 from actors.coordinator.scheduling.leases import LeaseEnd
@@ -68,7 +68,7 @@ class Dispatcher:
         self,
         run: RunState,
         *,
-        outbox: Outbox,
+        peer_socket: PeerSocket,
         authenticator: Authenticator | None,
         record_event: RecordEvent,
         stop: StopRun,
@@ -81,7 +81,7 @@ class Dispatcher:
         self._activity = run.activity
         self._budget = run.budget
         self._tasks = run.tasks
-        self._outbox = outbox
+        self._peer_socket = peer_socket
         self._authenticator = authenticator
         self._event = record_event
         self._stop = stop
@@ -101,13 +101,13 @@ class Dispatcher:
         if isinstance(message, messages.Hello):
             self._hello(sender, identity, message)
         elif peer is None:
-            self._outbox.queue(sender, messages.Identify())
+            self._peer_socket.queue(sender, messages.Identify())
         elif isinstance(message, messages.Heartbeat):
             now = time.monotonic()
             self._revoke_and_end(sender, *self._scheduler.renew_leases(sender, message, now))
             answer = self._health.acknowledge(peer, message, now)
             if answer is not None:
-                self._outbox.queue(sender, answer)
+                self._peer_socket.queue(sender, answer)
             self._activity.worker_doing(peer.slot, message.activity, time.time())
         elif peer.role is Role.SUPERVISOR:
             self._on_supervisor_message(message)
@@ -125,14 +125,14 @@ class Dispatcher:
             )
             self._event("lease " + end.outcome, granted.work, granted.incarnation)
             if granted.incarnation in self._scheduler.peers and end.outcome != "returned":
-                self._outbox.queue(granted.incarnation, messages.Revoke(lease=granted.lease))
+                self._peer_socket.queue(granted.incarnation, messages.Revoke(lease=granted.lease))
             if end.exhausted:
                 default_reason = f"{MAX_LOSSES} evaluators were lost while it ran"
                 self._tasks.fail_work(granted.work, reason or default_reason)
 
     def _refuse(self, sender: str, identity: PeerIdentity, reason: str) -> None:
         """Refuse a peer that sent what it may not send; its leases end."""
-        self._outbox.queue(sender, messages.Refuse(reason=reason))
+        self._peer_socket.queue(sender, messages.Refuse(reason=reason))
         peer = self._scheduler.peers.get(sender)
         if peer is not None and peer.identity.ticket == identity.ticket:
             self.leases_ended(self._scheduler.dismiss_peer(sender))
@@ -180,7 +180,7 @@ class Dispatcher:
                     self.leases_ended([end] if end else [], message.reason)
                 if message.quarantined:
                     self._quarantined(sender, message.reason)
-                self._outbox.queue(sender, messages.ResultStored(lease=message.lease))
+                self._peer_socket.queue(sender, messages.ResultStored(lease=message.lease))
             case messages.CallsBlocked() if self._scheduler.has_lease(sender, message.lease):
                 self._blocked(sender, message)
             case _ if isinstance(message, messages.Result):
@@ -202,7 +202,7 @@ class Dispatcher:
         device = hello.device.name if hello.device is not None else ""
         self._activity.worker_up(hello.slot, hello.role, sender, hello.pid, time.time(), device)
         self._event("hello", hello.slot, f"pid {hello.pid}")
-        self._outbox.queue(
+        self._peer_socket.queue(
             sender,
             messages.Welcome(
                 epoch=self._epoch,
@@ -212,7 +212,7 @@ class Dispatcher:
             ),
         )
         if self.closing:
-            self._outbox.queue(sender, messages.Retire(reason="the run stops"))
+            self._peer_socket.queue(sender, messages.Retire(reason="the run stops"))
 
     def _settings_for_guest(self, identity: PeerIdentity, role: Role) -> str:
         """Return the run's settings as TOML for a joined machine's supervisor; "" for others."""
@@ -232,7 +232,7 @@ class Dispatcher:
 
     def _revoke_and_end(self, sender: str, revoked: list[Lease], ended: list[LeaseEnd]) -> None:
         for lease in revoked:
-            self._outbox.queue(sender, messages.Revoke(lease=lease))
+            self._peer_socket.queue(sender, messages.Revoke(lease=lease))
         self.leases_ended(ended)
 
     def _on_budget_message(
@@ -245,7 +245,9 @@ class Dispatcher:
             # Stored even when another peer holds the lease by now: the call was paid for.
             self._budget.call_completed(sender, role, message, time.time())
             key = request_key(message.call.request)
-            self._outbox.queue(sender, messages.CallStored(lease=message.lease, request_key=key))
+            self._peer_socket.queue(
+                sender, messages.CallStored(lease=message.lease, request_key=key)
+            )
 
     def _was_granted(
         self, lease: Lease, sender: str, result: messages.Result | None = None
@@ -269,7 +271,7 @@ class Dispatcher:
         """Take a result from the present holder of its lease; only acknowledge a late result."""
         if not self._was_granted(result.lease, sender, result):
             return
-        self._outbox.queue(sender, messages.ResultStored(lease=result.lease))
+        self._peer_socket.queue(sender, messages.ResultStored(lease=result.lease))
         if (
             isinstance(result, messages.ReferenceMeasured)
             and result.reference is None

@@ -83,7 +83,7 @@ class Evaluation:
         device_info: DeviceInfo,
         request: EvaluationRequest,
         build: CandidateBuild,
-        tolerated: Accusation | None = None,
+        tolerated: frozenset[Accusation] = frozenset(),
     ) -> None:
         """`tolerated`: what the candidate is not rejected for."""
         self._tolerated = tolerated
@@ -108,7 +108,9 @@ class Evaluation:
         self._freezer = ProcessFreezer(set())
 
     def in_new_process(
-        self, tolerated: Accusation | None = None, suspected: Accusation | None = None
+        self,
+        tolerated: frozenset[Accusation] = frozenset(),
+        suspected: Accusation | None = None,
     ) -> Evaluation:
         """Return another evaluation of the same build."""
         other = Evaluation(

@@ -8,7 +8,7 @@ the candidate is timed again without this accusation, and its verdict says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -59,46 +59,45 @@ class RepeatedEvaluation:
     def run(self) -> tuple[Verdict, KernelProfile | None]:
         """Return the verdict, and the profile of the evaluation that it is made of."""
         verdict = self._run()
-        while True:
-            accusation = self._evaluation.accusation
-            if accusation is not None:
-                if accusation in self._accusations:
-                    verdict = self._compared_with_control(accusation, verdict)
+        tolerated: dict[Accusation, str] = {}  # what the machine is at fault for, and why
+        while (accusation := self._evaluation.accusation) is not None:
+            is_repeated = accusation in self._accusations
+            if is_repeated:
+                found = self._fault_of_machine(accusation, verdict.reason)
+                if not found:
                     break
+                tolerated[accusation] = found
+            else:
                 self._accusations[accusation] = verdict.reason
                 self._log_line(f"looking at it again, in a new process: {verdict.reason}")
-            else:
-                if verdict.is_correct and self._accusations:
-                    reasons = "; ".join(self._accusations.values())
-                    verdict = _with_note(verdict, f"not so in a second process: {reasons}")
-                break
-            self._evaluation = self._evaluation.in_new_process(suspected=accusation)
+            self._evaluation = self._evaluation.in_new_process(
+                frozenset(tolerated), suspected=None if is_repeated else accusation
+            )
             verdict = self._run()
+        if verdict.is_correct and self._accusations:
+            verdict = _with_note(verdict, self._note(tolerated))
         return self._with_all_seconds(verdict), self._evaluation.kernel_profile
 
-    def _compared_with_control(self, accusation: Accusation, verdict: Verdict) -> Verdict:
-        """Return the rejection if the control is clean, else a verdict without the accusation."""
+    def _note(self, tolerated: Mapping[Accusation, str]) -> str:
+        """Return what the candidate was accused of, and why it is not rejected for that."""
+        single = [each for key, each in self._accusations.items() if key not in tolerated]
+        not_again = f"not so in a second process: {'; '.join(single)}" if single else ""
+        return "; ".join(filter(None, (*tolerated.values(), not_again)))
+
+    def _fault_of_machine(self, accusation: Accusation, reason: str) -> str:
+        """Judge the task's own module; return why the machine is at fault, "" if it is not."""
         control = self._control()
         control.suspected = accusation
-        control_verdict = control.run(ReportedContext(self._context))
-        self._seconds.append(msgspec.structs.replace(control_verdict.seconds, build=0.0))
+        verdict = control.run(ReportedContext(self._context))
+        self._seconds.append(msgspec.structs.replace(verdict.seconds, build=0.0))
         if control.accusation is accusation:
-            found = f"the task's own module does the same at this moment: {verdict.reason}"
-            self._log_line(
-                f"the task's own module is accused of the same: {control_verdict.reason}"
-            )
-        elif not control.has_tried(accusation):
-            found = (
-                f"the machine is too busy to look for it in the task's own module: {verdict.reason}"
-            )
-            self._log_line(found)
-        else:
-            return verdict
-        self._evaluation = self._evaluation.in_new_process(tolerated=accusation)
-        tolerant = self._run()
-        if not tolerant.is_correct:
-            return tolerant
-        return _with_note(tolerant, found)
+            self._log_line(f"the task's own module is accused of the same: {verdict.reason}")
+            return f"the task's own module does the same at this moment: {reason}"
+        if control.has_tried(accusation):
+            return ""
+        found = f"the machine is too busy to look for it in the task's own module: {reason}"
+        self._log_line(found)
+        return found
 
     def _run(self) -> Verdict:
         context = ReportedContext(self._context) if self._seconds else self._context

@@ -201,7 +201,8 @@ class RunLoop:
             self._screen.say(f"--launch: {news}")
         if not self._folder.is_in_place:
             # Its processes would go on in files that no path leads to, and buy replies for them.
-            reason = f"{self._folder.shown} was moved or removed: put it back to resume the run"
+            shown = self._folder.shown
+            reason = f"{shown}, or the lock in it, was moved or removed: put it back, then resume"
             self._end(EndKind.FAULT, reason, immediately=True)
             return
         try:

@@ -73,7 +73,7 @@ def test_each_planted_winner_is_found_by_name(folder: StageFolder) -> None:
     assert result.accuracy is not None
     assert ("float64", True) == (result.accuracy.against, result.accuracy.is_right)
     text = report_text(folder)
-    assert "| wrong |" in text
+    assert "| wrong (Wrong) |" in text
     assert verdict_line(result) in text
 
 

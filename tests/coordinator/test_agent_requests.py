@@ -15,7 +15,7 @@ from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
-from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Work
+from protocol.messages import Evaluate, Lease, MakePlan, Reflect, Repair, Solve, Work
 from protocol.values import Candidate, Outcome, Plan, Reference, Task, Verdict, source_key
 
 TASK = Task(name="t", source="the reference")
@@ -112,3 +112,21 @@ def test_a_message_has_the_tasks_candidates_and_the_plans_under_way(database: Da
         assert ("Widen.",) == message.planned
         expected = (source_key("twice as fast"), source_key("three times as fast"))
         assert expected == message.tried
+
+
+@pytest.mark.parametrize(("low", "high", "doubtful"), [(0.5, 0.9, True), (0.9, 1.2, False)])
+def test_a_confirmation_says_whether_the_first_look_was_slower(
+    database: Database, low: float, high: float, doubtful: bool
+) -> None:
+    """The evaluator then looks once more before it makes the release checks."""
+    store = Store(database)
+    store.save_attempt("t", Attempt(number=6, parent=0, repair=False, stage=Stage.EVALUATE))
+    store.save_candidate("t", 6, Candidate(source="slow"))
+    verdict = Verdict(verdict=Outcome.CORRECT, speedup=(low + high) / 2, speedup_ci95=(low, high))
+    store.add_node("t", 6, verdict, 10.0, 0.0)
+    makes = WorkMessages(store, ActivityStore(database), DirectiveStore(database), {"t": TASK})
+    lease = Lease(work=work_id("t", 6, Stage.CONFIRM), epoch=1)
+    again = Attempt(number=6, parent=0, repair=False, stage=Stage.CONFIRM)
+    message = makes.message_for(lease, OfferWork(Stage.CONFIRM, again))
+    assert isinstance(message, Evaluate)
+    assert (doubtful, 3) == (message.is_doubtful, message.rounds)

@@ -116,6 +116,16 @@ def test_a_block_that_stood_still_accuses_no_honest_candidate(
         assert ended_s < drawn.after
 
 
+@given(BLOCKS, st.integers(0, 10**6), st.floats(0.0, 3.0), st.floats(0.0, 3.0))
+def test_a_block_that_is_held_up_at_its_end_accuses_no_honest_candidate(
+    calls: int, seed: int, written_s: float, stood_s: float
+) -> None:
+    """Its first calls have the pace of the fastest block, which is what counts as usual."""
+    drawn = input_replacement.by_lot(calls, random.Random(seed))
+    if drawn.was_before_its_turn(written_s, usual_s=1.0, block_s=1.0 + stood_s):
+        assert written_s < drawn.coming / calls
+
+
 def test_inputs_that_came_too_late_say_nothing() -> None:
     """They may have been written in the middle of the call, or after it."""
     drawn = InputReplacement(calls=100, coming=60, over=20, after=0.45)

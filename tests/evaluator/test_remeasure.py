@@ -21,13 +21,20 @@ class ScriptedEvaluation:
 
     kernel_profile = None
 
-    def __init__(self, script: list[Step], tolerated: Step = None, suspected: Step = None) -> None:
+    def __init__(
+        self,
+        script: list[Step],
+        tolerated: frozenset[Accusation] = frozenset(),
+        suspected: Step = None,
+    ) -> None:
         self._script = script
         self.suspected = suspected
         step = script.pop(0)
-        self.accusation = None if step is tolerated else step
+        self.accusation = None if step in tolerated else step
 
-    def in_new_process(self, tolerated: Step = None, suspected: Step = None) -> ScriptedEvaluation:
+    def in_new_process(
+        self, tolerated: frozenset[Accusation] = frozenset(), suspected: Step = None
+    ) -> ScriptedEvaluation:
         return ScriptedEvaluation(self._script, tolerated, suspected)
 
     def has_tried(self, accusation: Accusation) -> bool:
@@ -84,7 +91,7 @@ def test_what_a_process_is_accused_of_is_looked_for_in_the_next_one_and_in_the_c
 
     class First(ScriptedEvaluation):
         def in_new_process(
-            self, tolerated: Step = None, suspected: Step = None
+            self, tolerated: frozenset[Accusation] = frozenset(), suspected: Step = None
         ) -> ScriptedEvaluation:
             second.append(super().in_new_process(tolerated, suspected))
             return second[0]
@@ -114,9 +121,17 @@ def test_where_the_control_is_accused_too_the_candidate_gets_figures_and_a_note(
     assert verdict.profile is not None
     assert "the task's own module does the same" in verdict.profile["note"]
     assert Outcome.REJECTED is evaluated(FROZEN, FROZEN, control=UNFREEZABLE)[0].verdict
-    # Without the accusation that is the machine's fault, any other one still counts.
-    rejected, _reports, _lines = evaluated(FROZEN, FROZEN, UNFREEZABLE, control=FROZEN)
-    assert Outcome.REJECTED is rejected.verdict
+
+
+def test_after_an_accusation_that_is_the_machines_fault_another_one_is_repeated_as_well() -> None:
+    """It needs two processes and a control of its own, as if it were the first."""
+    once, _reports, _lines = evaluated(FROZEN, FROZEN, UNFREEZABLE, None, control=FROZEN)
+    assert once.is_correct
+    assert once.profile is not None
+    assert "the task's own module does the same" in once.profile["note"]
+    assert once.profile["note"].endswith("not so in a second process: not freezable")
+    twice, _reports, _lines = evaluated(FROZEN, FROZEN, UNFREEZABLE, UNFREEZABLE, control=FROZEN)
+    assert Outcome.REJECTED is twice.verdict
 
 
 def test_a_control_that_could_not_be_accused_clears_no_candidate_and_rejects_none() -> None:

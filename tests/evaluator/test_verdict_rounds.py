@@ -167,11 +167,11 @@ class ScriptedJudge:
         return verdict
 
 
-def judged(judge: ScriptedJudge) -> Verdict | None:
+def judged(judge: ScriptedJudge, *, is_doubtful: bool = False) -> Verdict | None:
     """Return the verdict of a confirmation of 3 to 9 rounds; None: it was handed back."""
     order = Evaluate(
         lease=Lease(work="t/1/confirm", epoch=1), task=Task(name="t", source=""), source="",
-        reference=Reference(eager_us=1.0), rounds=3, most_rounds=9,
+        reference=Reference(eager_us=1.0), rounds=3, most_rounds=9, is_doubtful=is_doubtful,
     )  # fmt: skip
     worker = EvaluatorWorker(judge)  # type: ignore[arg-type]
     answer = worker.work(order, STANDALONE)  # type: ignore[arg-type]
@@ -187,6 +187,18 @@ def test_a_confirmation_goes_on_while_the_interval_is_wide() -> None:
     for judge, left in ((calm, 9), (noisy, 6), (never, 3), (slower, 9)):
         assert judged(judge) is not None
         assert left == len(judge.left)
+
+
+def test_a_slower_candidate_has_one_round_and_no_release_checks() -> None:
+    """The best of a task may be slower than the module: a second look shows that, or denies it."""
+    slower = ScriptedJudge(*[correct(0.7, 0.1)] * 9)
+    denied = ScriptedJudge(correct(1.3, 0.1), *[correct(1.2, 0.01)] * 3)
+    found, faster = judged(slower, is_doubtful=True), judged(denied, is_doubtful=True)
+
+    assert found is not None
+    assert faster is not None
+    assert (0.7, None, 8) == (found.speedup, found.release, len(slower.left))
+    assert (1.2, RELEASE, 0) == (faster.speedup, faster.release, len(denied.left))
 
 
 def test_a_confirmation_without_time_for_more_rounds_counts() -> None:

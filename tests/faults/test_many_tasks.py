@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 
 from fake_run import FakeRun
@@ -65,3 +67,31 @@ def test_a_phase_without_agents_measures_every_task(tmp_path: Path) -> None:
         run.stop()
     assert sorted(TASKS) == [task for (task,) in run.rows("SELECT task FROM node ORDER BY task")]
     assert run.rows("SELECT status FROM run") == [("idle",)]
+
+
+def test_a_phase_waits_for_the_evaluators_of_its_own_jobs(tmp_path: Path) -> None:
+    """With `until_idle` and `launch`, a job may begin late: the run does not end before it."""
+    run = FakeRun(
+        tmp_path / "run", budget=BUDGET, until_idle=True, evaluators=0, launch="local:fleet.toml"
+    )
+    agents = ("planner", "coder", "debugger")
+    for role in ("coordinator", *agents):
+        run.start(role)
+    try:
+        give_up = time.monotonic() + 30
+        while known_workers(run) < len(agents) and not run.is_over():
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        run.start("evaluator")
+        run.wait()
+    finally:
+        run.stop()
+    assert [(BUDGET,)] == run.rows("SELECT COUNT(*) FROM node WHERE number > 0")
+
+
+def known_workers(run: FakeRun) -> int:
+    """Return how many workers have said hello."""
+    try:
+        return int(run.rows("SELECT COUNT(*) FROM worker")[0][0])
+    except sqlite3.OperationalError:  # no database yet
+        return 0

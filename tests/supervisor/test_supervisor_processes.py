@@ -133,4 +133,4 @@ def test_a_run_whose_folder_is_gone_ends(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     seen = play("folder_moved", tmp_path / "run")
     assert ("fault", 0, False) == (seen["kind"], seen["left"], seen["made_again"])
-    assert "run was moved or removed: put it back to resume the run" == seen["why"]
+    assert "run, or the lock in it, was moved or removed: put it back, then resume" == seen["why"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import get_args
@@ -134,30 +134,10 @@ def parse_card(name: str, text: str) -> Card:
     if len(code) != 1:
         raise CardError(f"card {name}: it has {len(code)} fenced blocks of code, not one")
     fence, lines = code[0]
-    size = len(text.encode("utf-8"))
-    row = header.get("row", "")
-    places = header.get("places", "1")
-    most = MAX_CARD_BYTES * int(places) if places in PLACES else MAX_CARD_BYTES
-    bound = ROW_BOUND.fullmatch(row)
-    problems = {
-        f"it has {size} bytes, more than {most}": size > most,
-        f"places: {places} is not a number up to {MAX_PLACES}": places not in PLACES,
-        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
-        f"its name does not begin with its backend, {header['backend']}": not name.startswith(
-            f"{header['backend']}-"
-        ),
-        f"architecture {header['architecture']} is not known": not _is_architecture(
-            header["backend"], header["architecture"]
-        ),
-        f"checked: {header['checked']} is not a date": not DATE.fullmatch(header["checked"]),
-        f"row: {row} is neither 'N+' nor '-N' nor 'N-N'": bool(row) and bound is None,
-    }
-    for key, known in (("operations", (*OPERATIONS, ANY_OPERATION)), ("bottleneck", BOTTLENECKS)):
-        unknown = set(_words(header[key])) - set(known)
-        problems[f"{key}: {', '.join(sorted(unknown))} is not known"] = bool(unknown)
-    for problem, is_one in problems.items():
-        if is_one:
-            raise CardError(f"card {name}: {problem}")
+    problem = _problem(name, header, fence, len(text.encode("utf-8")))
+    if problem:
+        raise CardError(f"card {name}: {problem}")
+    bound = ROW_BOUND.fullmatch(header.get("row", ""))
     return Card(
         name=name,
         title=header["title"],
@@ -172,10 +152,32 @@ def parse_card(name: str, text: str) -> Card:
         most_row=int(bound["most"]) if bound and bound["most"] else None,
         dtype=header.get("dtype", ""),
         needs=header.get("needs", ""),
-        places=int(places),
+        places=int(header.get("places", "1")),
         text=body.strip("\n"),
         code=lines,
     )
+
+
+def _problem(name: str, header: Mapping[str, str], fence: str, size: int) -> str:
+    """Return what is wrong with a card of `size` bytes; "" for a right one."""
+    backend, row, places = header["backend"], header.get("row", ""), header.get("places", "1")
+    most = MAX_CARD_BYTES * (int(places) if places in PLACES else 1)
+    problems = {
+        f"it has {size} bytes, more than {most}": size > most,
+        f"places: {places} is not a number up to {MAX_PLACES}": places not in PLACES,
+        f"its code is fenced as {fence}": FENCES.get(fence) != backend,
+        f"its name does not begin with its backend, {backend}": not name.startswith(f"{backend}-"),
+        f"architecture {header['architecture']} is not known": not _is_architecture(
+            backend, header["architecture"]
+        ),
+        f"checked: {header['checked']} is not a date": not DATE.fullmatch(header["checked"]),
+        f"row: {row} is neither 'N+' nor '-N' nor 'N-N'": bool(row)
+        and not ROW_BOUND.fullmatch(row),
+    }
+    for key, known in (("operations", (*OPERATIONS, ANY_OPERATION)), ("bottleneck", BOTTLENECKS)):
+        unknown = set(_words(header[key])) - set(known)
+        problems[f"{key}: {', '.join(sorted(unknown))} is not known"] = bool(unknown)
+    return next((problem for problem, is_one in problems.items() if is_one), "")
 
 
 def _header(name: str, text: str) -> tuple[dict[str, str], str]:

@@ -80,13 +80,18 @@ def choose_cards(
     chosen: list[Card] = []
     for group in (turns, ["elementwise"] if "elementwise" in operations else []):
         lists = [_ranked(leading, one, operations, bottleneck) for one in group]
-        while any(lists):
-            for ranked in lists:
-                added: list[Card] = []
-                while ranked and not added:
-                    added = _added(ranked.pop(0), chosen, fitting)
-                chosen += added
+        _take_turns(lists, chosen, fitting)
     return tuple(chosen)
+
+
+def _take_turns(lists: list[list[Card]], chosen: list[Card], fitting: Iterable[Card]) -> None:
+    """Add to `chosen` the next card of each list in turn that has a place, until none is left."""
+    while any(lists):
+        for ranked in lists:
+            added: list[Card] = []
+            while ranked and not added:
+                added = _added(ranked.pop(0), chosen, fitting)
+            chosen += added
 
 
 def _turns(operations: tuple[str, ...], reference: Reference) -> list[str]:

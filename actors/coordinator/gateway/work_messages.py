@@ -7,6 +7,7 @@ store.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -115,7 +116,7 @@ class WorkMessages:
                 lease=lease, task=self._tasks[name], defer_baselines=True
             )
         if stage is Stage.CONFIRM:
-            return replace(self._evaluate(lease), rounds=CONFIRM_ROUNDS, most_rounds=MAX_ROUNDS)
+            return self._confirm(lease)
         if stage in JUDGED_STAGES:
             return replace(self._evaluate(lease), best_speedup=best_speedup, profile=is_stagnant)
         if stage in WRITING_STAGE:
@@ -132,6 +133,17 @@ class WorkMessages:
             task=self._tasks[name],
             source=candidate.source,
             reference=self._reference(name),
+        )
+
+    def _confirm(self, lease: Lease) -> messages.Evaluate:
+        name, number, _stage = parse_work(lease.work)
+        first = self._store.attempt_view(name, number).verdict
+        _low, high = first.speedup_ci95 or (0.0, math.inf)
+        return replace(
+            self._evaluate(lease),
+            rounds=CONFIRM_ROUNDS,
+            most_rounds=MAX_ROUNDS,
+            is_doubtful=high < 1.0,
         )
 
     def _agent_work(

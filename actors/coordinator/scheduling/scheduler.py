@@ -83,12 +83,12 @@ class Scheduler:
             return 0
         return sum(peer.identity.ticket == identity.ticket for peer in self.peers.values())
 
-    def is_idle(self, local_roles: Collection[Role]) -> bool:
+    def is_idle(self, served_roles: Collection[Role]) -> bool:
         """Whether no work is leased, and none waits for a role that could do it.
 
-        Such a role is one of `local_roles`, or one with a connected peer.
+        Such a role is one of `served_roles`, or one with a connected peer.
         """
-        roles = {*local_roles, *(peer.role for peer in self.peers.values())}
+        roles = {*served_roles, *(peer.role for peer in self.peers.values())}
         return not self.grants and not any(
             self._queue.has_waiting(role) or self._is_background_due(role) for role in roles
         )

@@ -32,7 +32,8 @@ class InputReplacement(Value, frozen=True, kw_only=True):
 
         `written_s`: when they were; `usual_s`: what the calls of a block take; `block_s`: what
         this block took.
-        Calls begin no earlier than at an even pace: the first ones are the slow ones.
+        Calls begin no earlier than at the even pace of the fastest block, since the first ones are
+        the slow ones.
         """
         latest = self.coming / self.calls - POLICY.replaced_ahead_share
         return written_s <= latest * min(usual_s, block_s)

@@ -52,7 +52,7 @@ class Sides:
         self,
         fixture: ReferenceFixture,
         candidate: CandidateProcess,
-        tolerated: Accusation | None = None,
+        tolerated: frozenset[Accusation] = frozenset(),
     ) -> None:
         """`tolerated`: what the candidate is not rejected for."""
         self._fixture = fixture
@@ -268,7 +268,7 @@ class Sides:
 
     def accuse(self, accusation: Accusation, reason: str) -> None:
         """Raise the candidate's fault, unless this accusation is tolerated."""
-        if accusation is not self._tolerated:
+        if accusation not in self._tolerated:
             raise CandidateFaultError(rejection(accusation, reason))
 
     def ask(

@@ -203,7 +203,7 @@ class SlotTransfer:
 
         A candidate may compute the calls of a block together, at its begin or at its end.  That is
         no call on inputs which it gets with the call, and has its output when it returns.
-        `usual_s`: what its calls take in a block, and what the block takes.
+        `usual_s`: what its calls take in a block at least, and what the block does.
         """
         if (
             not self._fixture.is_deterministic

@@ -22,7 +22,7 @@ SEND_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 SEND_LAST = int(zmq.NOBLOCK)
 
 
-class Outbox:
+class PeerSocket:
     """One ROUTER socket, with a queue of messages that `flush` sends after the commit."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Outbox:
         self._authenticator = authenticator
         self._codec = codec.coordinator_codec()
         self._queued: list[tuple[str, Message]] = []
-        self.empty = True  # whether the last `read` read all that had arrived
+        self.has_read_all = True  # whether the last `read` read all that had arrived
 
     def wait(self, seconds: float) -> None:
         """Return when something has arrived, or after `seconds`."""
@@ -47,12 +47,12 @@ class Outbox:
 
     def read(self) -> Iterator[tuple[str, PeerIdentity, messages.ToCoordinator]]:
         """Yield (sender, identity, message) for one round; refuse frames of another protocol."""
-        self.empty = False
+        self.has_read_all = False
         for _ in range(MAX_MESSAGES_PER_ROUND):
             try:
                 frames, identity = self._receive()
             except zmq.Again:
-                self.empty = True
+                self.has_read_all = True
                 return
             address = frames.pop(0)
             sender = address.decode("latin-1")  # maps any bytes to a name and back
