@@ -109,6 +109,20 @@ def compare(
         again += _gradients(of_module, leaves)
         first += _gradients(of_task, leaves)
         second += _gradients(of_task, leaves)
+    return _proof(expected, again, first, second)
+
+
+def _proof(
+    expected: Sequence[torch.Tensor],
+    again: Sequence[torch.Tensor],
+    first: Sequence[torch.Tensor],
+    second: Sequence[torch.Tensor],
+) -> Proof:
+    """Return the differences of a call; raise UntranslatableError for too large ones.
+
+    `expected`, `again`: what the module returned, and when it was called again.  `first`, `second`:
+    what the task returned.
+    """
     if [tuple(each.shape) for each in first] != [tuple(each.shape) for each in expected]:
         raise UntranslatableError("the task's result has other shapes than the module's")
     noise = max(map(difference, again, expected), default=0.0)
