@@ -50,6 +50,11 @@ FULL_RATE = 0.85  # of DRAM's attainable rate: below it the time at the full rat
 SHORT_US = 4.0  # an empty kernel takes about 2 under ncu
 FEW_BUSY_MULTIPROCESSORS = 0.75
 MOST_SHARED = 0.6  # of what keeps the L1 unit busy: accesses to shared memory
+L2_SECTORS = (
+    *(ncu_metrics.L2_READS, ncu_metrics.L2_WRITES),
+    *(ncu_metrics.L2_ATOMICS, ncu_metrics.L2_REDUCTIONS),
+)
+SECTOR_CYCLES = 16  # more than any access keeps a slice of L2 busy
 LONG_WAIT = 0.1  # a stall reason below this share is not named as the cause
 # Reasons that say nothing about what to change.
 _ORDINARY = frozenset(["not_selected", "misc", "sleeping"])
@@ -174,9 +179,18 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
 
 
 def _busy_slice(kernel: KernelMetrics) -> float | None:
-    """Return how busy the busiest slice of L2 is, if it is much busier than all together."""
+    """Return how busy the busiest slice of L2 is, if it is much busier than all together.
+
+    And if the kernel's sectors can keep a slice so busy: one of a kernel with 2,000 sectors was
+    told to be at 99 %.
+    """
     one, whole = kernel.share(ncu_metrics.L2_SLICE_SHARE), kernel.share(ncu_metrics.L2_SHARE)
-    return one if one is not None and whole is not None and one > whole + NEAR else None
+    if one is None or whole is None or one <= whole + NEAR:
+        return None
+    sectors, cycles = kernel.sum_of(*L2_SECTORS), kernel.figure(ncu_metrics.SM_ELAPSED)
+    if sectors is not None and cycles is not None and sectors * SECTOR_CYCLES < one * cycles:
+        return None
+    return one
 
 
 def _l1_name(kernel: KernelMetrics) -> str:

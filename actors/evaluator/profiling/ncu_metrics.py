@@ -32,8 +32,8 @@ LOADS = (LOAD_REQUESTS, LOAD_SECTORS, LOAD_BYTES_A_SECTOR)
 STORES = (STORE_REQUESTS, STORE_SECTORS, STORE_BYTES_A_SECTOR)
 LOCAL_LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
 LOCAL_STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
-# By the addresses of each access.  The least number is one for each access, also for those of 16
-# bytes a thread, which take four: so the bytes of a turn are needed to tell conflicts from those.
+# By the addresses of each access.  The least number may be one for each access, also for those of
+# 16 bytes a thread, which take four: the bytes of a turn tell conflicts from those.
 SHARED_TURNS, SHARED_LEAST_TURNS = (
     "memory_l1_wavefronts_shared",
     "memory_l1_wavefronts_shared_ideal",
