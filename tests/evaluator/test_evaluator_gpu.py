@@ -175,6 +175,43 @@ def test_a_module_with_large_temporaries_is_judged(card: Judge) -> None:
     assert found.is_correct, found.reason
 
 
+TF32 = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(112, 112, 1, bias=False), nn.BatchNorm2d(112)
+
+    def forward(self, x):
+        return self.bn(self.conv(x))
+
+
+def get_inputs():
+    return [torch.rand(4, 112, 64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("has_double", [True, False])
+def test_exact_statistics_are_right_beside_convolutions_in_tf32(
+    card: Judge, has_double: bool
+) -> None:
+    """Means of a convolution in TF32 are off by 5e-4, a candidate's exact ones are not wrong."""
+    source = TF32 if has_double else TF32.replace("rand(4, ", "rand(1200, ")
+    exact = "with torch.backends.cudnn.flags(allow_tf32=False):\n            "
+    candidate = source.replace("class Model", "class ModelNew").replace(
+        "return self.bn", f"{exact}return self.bn"
+    )
+    found = verdict(card, Task(name="tf32", source=source, device="cuda"), candidate)
+    assert found.is_correct, found.reason
+
+
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
     """The judge waits for work that still runs on another stream."""
     other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -151,11 +153,11 @@ def test_a_block_is_repeated_from_a_candidates_state(
         tensor_bytes.write({"hidden": state}, region)
     task.model.hidden = torch.zeros_like(begin)
     order = RepeatBlock(names=("hidden",), calls=len(inputs))
-    assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0]) is None
-    assert not module_updates.compare_state(task, ("hidden",), regions[1]).reason
-    assert module_updates.compare_state(task, ("hidden",), regions[0]).reason
+    assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0], {}) is None
+    assert not module_updates.compare_state(task, ("hidden",), regions[1], {}).reason
+    assert module_updates.compare_state(task, ("hidden",), regions[0], {}).reason
     control = RepeatBlock(names=("hidden",), calls=len(inputs), is_control=True)
-    found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0])
+    found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0], {})
     assert found is not None
     assert is_steady is not bool(found.reason)
     for region in regions:
@@ -205,7 +207,78 @@ def test_a_blocks_random_numbers_are_repeated_where_inputs_are_drawn_between_cal
     for region, state in zip(regions, (begin, task.model.mean), strict=True):
         tensor_bytes.write({"mean": state}, region)
     order = RepeatBlock(names=("mean",), calls=3, seed=5)
-    module_updates.repeat_block(task, order, task.inputs, regions[0])
-    assert not module_updates.compare_state(task, ("mean",), regions[1]).reason
+    module_updates.repeat_block(task, order, task.inputs, regions[0], {})
+    assert not module_updates.compare_state(task, ("mean",), regions[1], {}).reason
     for region in regions:
         os.close(region)
+
+
+# In float32 its products are as inexact as TF32's, in float64 they are not.
+INEXACT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(64, 32) / 8)
+        self.bn = torch.nn.BatchNorm1d(32)
+
+    def rounded(self, value):
+        return value.bfloat16().to(value.dtype) if value.dtype is torch.float32 else value
+
+    def forward(self, x):
+        return self.bn(self.rounded(x) @ self.rounded(self.weight))
+
+def get_inputs():
+    return [torch.randn(128, 64) + 3]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "outcome"),
+    [
+        ("self.bn(x @ self.weight)", Outcome.CORRECT),
+        ("self.bn(1.2 * (x @ self.weight)) / 1.0", Outcome.WRONG),
+    ],
+)
+def test_exact_statistics_are_right_where_the_modules_own_are_not(
+    patient_judge: Judge, forward: str, outcome: Outcome
+) -> None:
+    """Eager's own error is no candidate's: three exact winners were told to be wrong by it."""
+    task = Task(name="inexact", source=INEXACT)
+    candidate = INEXACT.replace("class Model", "class ModelNew").replace(
+        "self.bn(self.rounded(x) @ self.rounded(self.weight))", forward
+    )
+    verdict = patient_judge.judge(task, candidate)
+    assert isinstance(verdict, Verdict)
+    assert outcome is verdict.verdict, verdict
+    assert "buffer bn.running" in verdict.reason or outcome is Outcome.CORRECT
+
+
+def test_eagers_own_error_passes_where_there_is_no_float64(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large tasks of a card are compared with eager itself, whose convolutions are in TF32."""
+    from actors.evaluator.children import task_module
+
+    monkeypatch.chdir(tmp_path)
+    task = task_module.TaskModule(INEXACT, "cpu")
+    task.make(1)
+    inputs = task.inputs(1)
+    outputs = task.eager_outputs(inputs, 1)
+
+    @contextmanager
+    def exact() -> Iterator[None]:
+        task.model.rounded = lambda value: value
+        yield
+        del task.model.rounded
+
+    monkeypatch.setattr(task_module, "without_tf32", exact)
+    assert task.own_error_floor(outputs, inputs, 1) == 0.0  # a host has no TF32
+    task.device = "cuda"
+    assert 5e-3 < task.own_error_floor(outputs, inputs, 1) <= 0.25
+    task.has_double = True
+    assert task.own_error_floor(outputs, inputs, 1) == 0.0

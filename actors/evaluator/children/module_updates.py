@@ -10,14 +10,17 @@ import torch
 from actors.evaluator.children import correctness
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
-from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.task_module import TaskModule, without_tf32
 from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
 from actors.evaluator.children.tensors import tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
+from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock
 
 NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
+# Calls whose error is measured: after two, a running mean of momentum 0.1 has a fifth of what many
+# calls bring in, so eight times that error is more than theirs.
+MEASURED_CALLS = 2
 
 
 def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
@@ -41,6 +44,44 @@ def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     return Nest(kind="dict", keys=tuple(updated), items=items)
 
 
+def state_floors(
+    task: TaskModule, names: Sequence[str], inputs: list[object], seed: int, floor: float
+) -> dict[str, float]:
+    """Return the relative error that passes in each tensor that calls change.
+
+    It is compared with the module's own, which is not exact: on a card convolutions of float32 are
+    done in TF32 unless a task forbids it.  So what is right may be off by eager's own error and
+    `ERROR_FACTOR` times that, measured against float64, or without TF32 where there is none.
+    `floor`: the error that the user allows.
+    """
+    if not names:
+        return {}
+    eager = _after_calls(task, copy.deepcopy(task.model), inputs, seed)
+    if task.has_double:
+        model = copy.deepcopy(task.model).double()
+        exact = _after_calls(task, model, as_double(inputs), seed)
+    else:
+        with without_tf32():
+            exact = _after_calls(task, copy.deepcopy(task.model), inputs, seed)
+    return {
+        name: max(floor, correctness.floor_beside_eager(eager[name], exact[name])) for name in names
+    }
+
+
+def _after_calls(
+    task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int
+) -> dict[str, torch.Tensor]:
+    """Return the state of a copy of the module, in any precision, after some calls."""
+    own = model.state_dict()
+    with task_errors_as("Model.forward"), torch.no_grad():
+        for name, value in task.state.items():
+            own[name].copy_(value)
+        seed_all(seed)
+        for _call in range(MEASURED_CALLS):
+            task.call(model, clone(inputs))
+    return dict(model.state_dict())
+
+
 def _after_call(
     task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int
 ) -> dict[str, torch.Tensor]:
@@ -55,7 +96,11 @@ def _after_call(
 
 
 def repeat_block(
-    task: TaskModule, order: RepeatBlock, inputs_of: InputsOf, region: int
+    task: TaskModule,
+    order: RepeatBlock,
+    inputs_of: InputsOf,
+    region: int,
+    floors: Mapping[str, float],
 ) -> Compared | None:
     """Give the module a candidate's state, and make the calls of a block."""
     _repeat(task, order, inputs_of, region)
@@ -64,7 +109,7 @@ def repeat_block(
     first = {name: task.model.state_dict()[name].clone() for name in order.names}
     _repeat(task, order, inputs_of, region, is_nudged=True)
     # Asked for again: a call may have put another tensor in a buffer's place.
-    return _compared(task.model.state_dict(), first)
+    return _compared(task.model.state_dict(), first, floors)
 
 
 def _repeat(
@@ -89,18 +134,26 @@ def _nudged(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * (1 + max(NUDGE, torch.finfo(tensor.dtype).eps))
 
 
-def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:
+def compare_state(
+    task: TaskModule, names: Sequence[str], region: int, floors: Mapping[str, float]
+) -> Compared:
     """Compare the bytes of a candidate's tensors of these names with the module's own."""
     own = task.model.state_dict()
     expected = {name: own[name] for name in names}
     layout = tensor_bytes.layout_of(expected)
     with tensor_bytes.open_value(layout, region, task.device) as value:
-        return _compared(dict(zip(names, tensor_bytes.tensors_in(value), strict=True)), expected)
+        given = dict(zip(names, tensor_bytes.tensors_in(value), strict=True))
+        return _compared(given, expected, floors)
 
 
-def _compared(got: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Compared:
+def _compared(
+    got: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    floors: Mapping[str, float],
+) -> Compared:
     for name, own in expected.items():
-        found = correctness.compare(got[name], own, None, f"buffer {name}")
+        floor = floors.get(name, 0.0)
+        found = correctness.compare(got[name], own, None, f"buffer {name}", floor=floor)
         if found.reason:
             return Compared(reason=found.reason, max_error=found.max_error)
     return Compared()

@@ -92,6 +92,7 @@ class Referee:
         self._task_module: TaskModule
         self._uses_device_memory = False
         self._floor = 0.0
+        self._state_floors: dict[str, float] = {}  # of what the task's calls change
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
@@ -126,10 +127,14 @@ class Referee:
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, carried: module_updates.repeat_block(
-                self._task_module, order, self._timing_memory.inputs_of, carried[0]
+                self._task_module,
+                order,
+                self._timing_memory.inputs_of,
+                carried[0],
+                self._state_floors,
             ),
             CompareState: lambda order, carried: module_updates.compare_state(
-                self._task_module, order.names, carried[0]
+                self._task_module, order.names, carried[0], self._state_floors
             ),
             ForgetDraws: lambda order, _: self._forget(order),
         }
@@ -202,7 +207,11 @@ class Referee:
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
+        self._floor = max(self._floor, task.own_error_floor(outputs, inputs, order.seed))
         updated = module_updates.updated_layout(task, inputs, order.seed)
+        self._state_floors = module_updates.state_floors(
+            task, updated.keys, inputs, order.seed, self._floor
+        )
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)

@@ -7,8 +7,8 @@ candidate code.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 
 import torch
@@ -35,6 +35,25 @@ REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 MAX_HOST_DOUBLE_BYTES = 1 << 27
 # Eager's relative error on other draws, in units of the tolerance; with more they prove nothing.
 MAX_EAGER_ERROR = 10.0
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Keep products and convolutions of float32 from TF32.
+
+    A task that has set precisions by torch's newer names keeps them: the names do not mix.
+    """
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    try:
+        before = products.allow_tf32, convolutions.allow_tf32
+    except RuntimeError:
+        yield
+        return
+    products.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 class TaskModule:
@@ -225,6 +244,19 @@ class TaskModule:
         inputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(given)}
         outputs_at = [each.untyped_storage().data_ptr() for each in tensors_in(returned)]
         return tuple(place in inputs_at - {0} for place in outputs_at)
+
+    def own_error_floor(self, outputs: object, inputs: list[object], start: RandomStart) -> float:
+        """Return the relative error that passes beside the module's own outputs on a card.
+
+        Without float64 they are what candidates are compared with, and may come from products or
+        convolutions in TF32: 5e-4 off, where 1e-4 passes.
+        """
+        if self.has_double or self.device == "cpu":
+            return 0.0
+        with without_tf32():
+            exact = self.eager_outputs(clone(inputs), start)
+        pairs = zip(tensors_in(outputs), tensors_in(exact), strict=True)
+        return max((correctness.floor_beside_eager(*pair) for pair in pairs), default=0.0)
 
     def double_outputs(self, inputs: list[object], start: RandomStart) -> object:
         """Return the outputs in float64, None where there is no such version."""
