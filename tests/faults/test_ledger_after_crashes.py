@@ -52,7 +52,7 @@ def test_work_that_is_leased_again_has_the_same_request(make_run: MakeRun, strat
     assert all(len(texts) == 1 for texts in requests.values())
     ledgers = [next(iter(texts)) for work, texts in requests.items() if work.endswith(stage)]
     assert any("under way, is being planned" in text for text in ledgers)
-    assert any("Start from" in text for text in ledgers)
+    assert any("Look at another side" in text for text in ledgers)
     assert any(", the fastest" in text for text in ledgers)
     assert [] == run.differences()
 
