@@ -1,0 +1,52 @@
+"""The release checks of a winner: how long each may take."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from actors.evaluator import release_stage
+from actors.evaluator.ipc.layout_checks import Nest
+from actors.evaluator.ipc.runner_orders import ReleaseChecked
+from actors.evaluator.release_stage import CHECK_S, SLOWEST_FACTOR, ReleaseStage
+from actors.work_context import STANDALONE
+from protocol.release import Judged, Release
+from protocol.settings import Limits
+from protocol.values import Task
+
+
+@pytest.mark.parametrize("first_s", [1.0, 175.0])
+def test_a_busy_machine_gives_later_checks_more_time(
+    monkeypatch: pytest.MonkeyPatch, first_s: float
+) -> None:
+    """A gradient took over 210 s where a fresh process had taken 175: the winner was `wrong`."""
+    now, limits = 0.0, []
+
+    class Process:
+        def __init__(self, *_given: object) -> None:
+            pass
+
+        def outcome(self, _name: str, limit_s: float) -> ReleaseChecked:
+            nonlocal now
+            limits.append(limit_s)
+            now += first_s if len(limits) == 1 else 0.0
+            return ReleaseChecked(passed=True)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(release_stage, "_CheckProcess", Process)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(release_stage, "drop_in_source", lambda *_given: "")
+    task = Task(name="t", source="")
+    none = Nest(kind="list", items=())
+    judged = Judged(device="cpu", init=none, inputs=none, outputs=none, state=none)
+    fixture = SimpleNamespace(limits=Limits(), task=task, judged=judged)
+    stage = ReleaseStage(fixture, None, STANDALONE)  # type: ignore[arg-type]
+    release = stage.run("")
+    assert isinstance(release, Release)
+    least = CHECK_S + Limits().check_s
+    assert [least, max(least, SLOWEST_FACTOR * first_s)] == limits[:2]
+    assert set(limits[2:]) == {limits[1]}
