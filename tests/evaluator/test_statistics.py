@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -262,7 +264,7 @@ def test_eagers_own_error_passes_where_there_is_no_float64(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large tasks of a card are compared with eager itself, whose convolutions are in TF32."""
-    from actors.evaluator.children import task_module
+    from actors.evaluator.children import correctness, task_module
 
     monkeypatch.chdir(tmp_path)
     task = task_module.TaskModule(INEXACT, "cpu")
@@ -272,13 +274,42 @@ def test_eagers_own_error_passes_where_there_is_no_float64(
 
     @contextmanager
     def exact() -> Iterator[None]:
-        task.model.rounded = lambda value: value
+        rounded = type(task.model).rounded
+        monkeypatch.setattr(type(task.model), "rounded", lambda _self, value: value)
         yield
-        del task.model.rounded
+        monkeypatch.setattr(type(task.model), "rounded", rounded)
 
     monkeypatch.setattr(task_module, "without_tf32", exact)
-    assert task.own_error_floor(outputs, inputs, 1) == 0.0  # a host has no TF32
+    assert task.own_error_floors(inputs, 1) == ()  # a host has no TF32
     task.device = "cuda"
-    assert 5e-3 < task.own_error_floor(outputs, inputs, 1) <= 0.25
+    (floor,) = task.own_error_floors(inputs, 1)
+    with exact():
+        loss = correctness.relative_loss(outputs, task.eager_outputs(inputs, 1))
+    assert loss < floor < 3 * loss  # another rounding like eager's passes, a coarser one does not
     task.has_double = True
-    assert task.own_error_floor(outputs, inputs, 1) == 0.0
+    assert task.own_error_floors(inputs, 1) == ()
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_settings_of_tf32_come_back(torch: ModuleType, is_newer: bool) -> None:
+    """A task may name a precision as older torch did, or as newer does; both at once don't mix."""
+    from actors.evaluator.children.task_module import without_tf32
+
+    program = """
+import torch
+from actors.evaluator.children.task_module import without_tf32
+products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+def settings():
+    return products.fp32_precision, convolutions.conv.fp32_precision
+{setting}
+before = settings()
+with without_tf32():
+    assert "tf32" not in settings(), settings()
+assert settings() == before and "tf32" in before, (settings(), before)
+"""
+    assert without_tf32
+    older = "products.allow_tf32 = True"
+    newer = 'products.fp32_precision = "tf32"'
+    words = [sys.executable, "-c", program.format(setting=newer if is_newer else older)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -92,6 +92,7 @@ class Referee:
         self._task_module: TaskModule
         self._uses_device_memory = False
         self._floor = 0.0
+        self._own_floors: tuple[float, ...] = ()  # of outputs that have no float64
         self._state_floors: dict[str, float] = {}  # of what the task's calls change
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
@@ -206,8 +207,8 @@ class Referee:
             )
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
+        self._own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
-        self._floor = max(self._floor, task.own_error_floor(outputs, inputs, order.seed))
         updated = module_updates.updated_layout(task, inputs, order.seed)
         self._state_floors = module_updates.state_floors(
             task, updated.keys, inputs, order.seed, self._floor
@@ -358,14 +359,15 @@ class Referee:
         for number, (where, mine, theirs, truth) in enumerate(outputs):
             if order.only_own and self._aliases[number]:
                 continue
-            comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
+            floor = max((self._floor, *self._own_floors[number : number + 1]))
+            comparison = correctness.compare(mine, theirs, truth, where, floor=floor)
             worst = max(worst, comparison.max_error)
             if order.share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
             if comparison.reason:
                 lines: tuple[str, ...] = ()
                 if order.describe:
-                    lines = describe_outputs(outputs, number, comparison, self._floor)
+                    lines = describe_outputs(outputs, number, comparison, floor)
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if order.share else None)
 

@@ -157,11 +157,11 @@ class ChildClient(Generic[T]):
                 found = self.channel.next_order()
                 if found is not None:
                     return found
-                if not self._wait(until):
-                    return self._finish(ChildFailure(how="timed_out", seconds=seconds))
                 stalls = self.stall_detector
                 if stalls is not None and stalls.is_stalled(time.monotonic()):
                     return self._finish(ChildFailure(how="stalled", seconds=stalls.limit_s))
+                if not self._wait(until):
+                    return self._finish(ChildFailure(how="timed_out", seconds=seconds))
         except (ChannelTimeoutError, ChannelClosedError, MalformedFrameError) as error:
             return self._failed(error, seconds)
 

@@ -16,6 +16,7 @@ from actors import procfs
 from protocol.values import Value
 
 LOOK_S = 1.0  # between two looks; a call that is shorter is never looked at
+MOST_LATE_S = 3.0  # a look that comes later has missed what went before
 # What is more than noise between two signs: page faults, and seconds of processors.  Ten seconds of
 # Python's or torch's loops, on memory that is there, have no page fault.
 FAULTS, OTHERS_S = 16, 0.1
@@ -62,6 +63,8 @@ class StallDetector:
         """Whether nothing was prepared for as long as the limit says."""
         if now - self._looked_at < LOOK_S:
             return False
+        # Nothing was seen while the judge itself stood still, with the machine for example.
+        self._sign_at += max(0.0, now - self._looked_at - MOST_LATE_S)
         self._looked_at = now
         counts = work_counts(self._processes())
         if self._counts is None or counts.differs(self._counts):
