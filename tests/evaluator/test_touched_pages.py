@@ -85,6 +85,8 @@ def test_pages_that_a_stopped_process_has_read_are_counted() -> None:
     region = shared_memory.allocate_unsealed(PAGES * PAGE_BYTES)
     wakes, wake = os.pipe()
     said, say = os.pipe()
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})  # each processor remembers pages of its own
     pid = os.fork()
     if not pid:
         pages = mmap.mmap(region, PAGES * PAGE_BYTES, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
@@ -109,6 +111,7 @@ def test_pages_that_a_stopped_process_has_read_are_counted() -> None:
         assert READ // 2 < touched <= READ + 2
         assert 0 == touched_bytes(pid, 1)
     finally:
+        os.sched_setaffinity(0, processors)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         for each in (region, wakes, wake, said, say):

@@ -37,6 +37,7 @@ class Accusation(StrEnum):
     BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
     NOT_FREEZABLE = "not freezable"
     INPUTS_READ_AHEAD = "inputs read ahead"  # before their call
+    INPUTS_TOUCHED_AHEAD = "inputs touched ahead"  # pages of them
     INPUTS_READ_LATE = "inputs read late"  # after their call has returned
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 

@@ -25,7 +25,7 @@ from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, Timed
 from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
-from actors.evaluator.timing.slot_transfer import READ_AT_ANOTHER_TIME, SlotTransfer
+from actors.evaluator.timing.slot_transfer import FOUND_BY_LOOKS, SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, TimedGroup, Timing
@@ -56,7 +56,7 @@ class PairedBenchmark:
         rejected for; `suspected`: what an earlier process of it was accused of.
         """
         self._best_speedup = best_speedup
-        self._is_suspected = suspected in READ_AT_ANOTHER_TIME
+        self._is_suspected = suspected in FOUND_BY_LOOKS
         self.fixture = fixture
         self._stages = fixture.zygote.stages
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
@@ -122,7 +122,7 @@ class PairedBenchmark:
 
     def has_tried(self, accusation: Accusation) -> bool:
         """Whether it would have found this: on a busy machine some looks say nothing."""
-        return accusation not in READ_AT_ANOTHER_TIME or accusation in self._transfer.tried
+        return accusation not in FOUND_BY_LOOKS or accusation in self._transfer.tried
 
     def close(self) -> None:
         """Give the memory of timed blocks back; the candidate has ended."""

@@ -51,6 +51,9 @@ READ_AT_ANOTHER_TIME = {
     "which were replaced long after its turn: it computes calls of a block together",
 }
 
+# What a look finds that may have said nothing: each kind has looks of its own.
+FOUND_BY_LOOKS = {*READ_AT_ANOTHER_TIME, Accusation.INPUTS_TOUCHED_AHEAD}
+
 
 class SlotTransfer:
     """Slots of both sides, and the way in which their outputs are read."""
@@ -290,13 +293,13 @@ class SlotTransfer:
         read = read_share(touched, block_bytes)
         if read > stopped_s / whole_s + POLICY.touched_ahead_share:
             self._sides.accuse(
-                Accusation.INPUTS_READ_AHEAD,
+                Accusation.INPUTS_TOUCHED_AHEAD,
                 f"it had read {read:.0%} of a block's inputs after "
                 f"{stopped_s / whole_s:.0%} of its time: it reads the inputs of calls that are "
                 "still to come",
             )
         self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
-        self.tried.add(Accusation.INPUTS_READ_AHEAD)
+        self.tried.add(Accusation.INPUTS_TOUCHED_AHEAD)
 
     def _window(
         self,
