@@ -149,6 +149,11 @@ class Verdict(Value, frozen=True, kw_only=True):
         return self.is_correct and low > 1.0 and not self.is_renamed_reference
 
     @property
+    def is_slower(self) -> bool:
+        """Whether the whole 95 % interval of the speed-up is below 1."""
+        return self.speedup_ci95 is not None and self.speedup_ci95[1] < 1.0
+
+    @property
     def is_wide(self) -> bool:
         """Whether the interval is too wide for the figure, so that a further measurement helps.
 

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes to stderr otherwise
@@ -155,24 +156,22 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
-    return seconds
+def _time(unit: str, most: float) -> Callable[[str], float]:
+    """Return what reads a time of this unit, above 0 and up to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = -1.0
+        if not 0 < found <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a time in {unit}")
+        return found
+
+    return read
 
 
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = -1.0
-    if not 0 < minutes <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in minutes")
-    return minutes
+_seconds, _minutes = _time("seconds", 86_400), _time("minutes", 100_000)
 
 
 def _winner(text: str) -> tuple[str, Path]:

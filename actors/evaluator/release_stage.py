@@ -109,8 +109,8 @@ class ReleaseStage:
                 skipped[name] = f"the checks before it took {ALL_CHECKS_S:g} s"
                 continue
             began = time.monotonic()
-            longer_s = min(SLOWEST_FACTOR * slowest_s, SLOWEST_FACTOR * limit_s)
-            outcome = process.outcome(name, max(limit_s, longer_s))
+            longer_s = max(limit_s, SLOWEST_FACTOR * slowest_s)
+            outcome = process.outcome(name, min(longer_s, SLOWEST_FACTOR * limit_s))
             if outcome.passed:
                 passed.append(name)
                 slowest_s = max(slowest_s, time.monotonic() - began)

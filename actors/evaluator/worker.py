@@ -187,7 +187,7 @@ class EvaluatorWorker:
         context.candidate_running()
         if request.is_doubtful:
             verdict = self._judge(request, context, request.source)
-            if not verdict.is_correct or is_slower(verdict):
+            if not verdict.is_correct or verdict.is_slower:
                 _log_verdict(verdict, context)
                 return Evaluated(lease=request.lease, verdict=verdict)
         release = self.judge.release(request.task, request.source, context)
@@ -277,12 +277,7 @@ def has_enough(verdicts: list[Verdict], least: int, most: int) -> bool:
     if len(verdicts) % least:
         return False
     found = combine_verdicts(verdicts)
-    return not found.is_wide or is_slower(found)
-
-
-def is_slower(verdict: Verdict) -> bool:
-    """Whether the whole interval of the speed-up is below 1."""
-    return verdict.speedup_ci95 is not None and verdict.speedup_ci95[1] < 1.0
+    return not found.is_wide or found.is_slower
 
 
 def combine_verdicts(verdicts: list[Verdict]) -> Verdict:

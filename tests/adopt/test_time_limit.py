@@ -115,7 +115,7 @@ def with_a_winner(folder: StageFolder, limits: Sequence[Limit] = ()) -> None:
 def test_a_winner_of_a_run_without_time_to_confirm_runs_in_all_modules(
     folder: StageFolder, limits: Sequence[Limit], kernels: int
 ) -> None:
-    """Nobody tried a second instance: the check does. One that was found wrong stays alone."""
+    """No second instance was tried: the check does that. One that was found wrong stays alone."""
     with_a_winner(folder, limits)
     package, model = load_package(folder), ModelFile(FILE).build()
     package.fit(model)

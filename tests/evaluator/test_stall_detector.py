@@ -78,7 +78,7 @@ def test_each_order_has_the_time_of_its_own(looks: list[WorkCounts]) -> None:
 
 
 def test_a_machine_that_stood_still_is_no_stall(looks: list[WorkCounts]) -> None:
-    """A paused machine stops the judge, too: the time in between was seen by nobody."""
+    """A paused machine stops the judge, too: nothing looked in between."""
     detector = StallDetector(set, 10.0)
     detector.begin(0.0)
     assert not any(detector.is_stalled(now) for now in (2.0, 4.0, 64.0, 66.0))

@@ -155,11 +155,11 @@ def test_a_block_is_repeated_from_a_candidates_state(
         tensor_bytes.write({"hidden": state}, region)
     task.model.hidden = torch.zeros_like(begin)
     order = RepeatBlock(names=("hidden",), calls=len(inputs))
-    assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0], {}) is None
-    assert not module_updates.compare_state(task, ("hidden",), regions[1], {}).reason
-    assert module_updates.compare_state(task, ("hidden",), regions[0], {}).reason
+    assert module_updates.repeat_block(task, order, inputs.__getitem__, regions[0]) is None
+    assert not module_updates.compare_state(task, ("hidden",), regions[1]).reason
+    assert module_updates.compare_state(task, ("hidden",), regions[0]).reason
     control = RepeatBlock(names=("hidden",), calls=len(inputs), is_control=True)
-    found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0], {})
+    found = module_updates.repeat_block(task, control, inputs.__getitem__, regions[0])
     assert found is not None
     assert is_steady is not bool(found.reason)
     for region in regions:
@@ -209,8 +209,8 @@ def test_a_blocks_random_numbers_are_repeated_where_inputs_are_drawn_between_cal
     for region, state in zip(regions, (begin, task.model.mean), strict=True):
         tensor_bytes.write({"mean": state}, region)
     order = RepeatBlock(names=("mean",), calls=3, seed=5)
-    module_updates.repeat_block(task, order, task.inputs, regions[0], {})
-    assert not module_updates.compare_state(task, ("mean",), regions[1], {}).reason
+    module_updates.repeat_block(task, order, task.inputs, regions[0])
+    assert not module_updates.compare_state(task, ("mean",), regions[1]).reason
     for region in regions:
         os.close(region)
 

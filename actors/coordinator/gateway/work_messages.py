@@ -7,7 +7,6 @@ store.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -137,13 +136,11 @@ class WorkMessages:
 
     def _confirm(self, lease: Lease) -> messages.Evaluate:
         name, number, _stage = parse_work(lease.work)
-        first = self._store.attempt_view(name, number).verdict
-        _low, high = first.speedup_ci95 or (0.0, math.inf)
         return replace(
             self._evaluate(lease),
             rounds=CONFIRM_ROUNDS,
             most_rounds=MAX_ROUNDS,
-            is_doubtful=high < 1.0,
+            is_doubtful=self._store.attempt_view(name, number).verdict.is_slower,
         )
 
     def _agent_work(

@@ -33,7 +33,7 @@ def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     own = task.model.state_dict()
     if not all(has_same_bytes(own[name], value) for name, value in task.state.items()):
         model = copy.deepcopy(task.model)
-        first, second = (_after_call(task, model, inputs, seed) for _call in range(2))
+        first, second = (clone(_after_calls(task, model, inputs, seed, 1)) for _time in range(2))
         updated = {
             name: second[name]
             for name, value in task.state.items()
@@ -57,12 +57,13 @@ def state_floors(
     if not names:
         return {}
     try:
-        eager = _after_calls(task, copy.deepcopy(task.model), inputs, seed)
+        eager = _after_calls(task, copy.deepcopy(task.model), inputs, seed, MEASURED_CALLS)
         if task.has_double:
-            exact = _after_calls(task, copy.deepcopy(task.model).double(), as_double(inputs), seed)
+            model = copy.deepcopy(task.model).double()
+            exact = _after_calls(task, model, as_double(inputs), seed, MEASURED_CALLS)
         else:
             with without_tf32():
-                exact = _after_calls(task, copy.deepcopy(task.model), inputs, seed)
+                exact = _after_calls(task, copy.deepcopy(task.model), inputs, seed, MEASURED_CALLS)
         floors = [correctness.floor_beside_eager(eager[name], exact[name]) for name in names]
     # A module may fail in its second call in another precision: then the usual error passes.
     except Exception:  # noqa: BLE001
@@ -71,38 +72,21 @@ def state_floors(
 
 
 def _after_calls(
-    task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int
+    task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int, calls: int
 ) -> dict[str, torch.Tensor]:
-    """Return the state of a copy of the module, in any precision, after some calls."""
-    own = model.state_dict()
-    with task_errors_as("Model.forward"), torch.no_grad():
-        for name, value in task.state.items():
-            own[name].copy_(value)
-        seed_all(seed)
-        for _call in range(MEASURED_CALLS):
-            task.call(model, clone(inputs))
-    return dict(model.state_dict())
-
-
-def _after_call(
-    task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int
-) -> dict[str, torch.Tensor]:
-    """Return what a call makes of the state that candidates get."""
+    """Return the model's own state, in any precision, after calls that begin at the task's."""
     own = model.state_dict()
     seed_all(seed)
     with task_errors_as("Model.forward"), torch.no_grad():
         for name, value in task.state.items():
             own[name].copy_(value)
-        task.call(model, clone(inputs))
-    return clone(dict(model.state_dict()))
+        for _call in range(calls):
+            task.call(model, clone(inputs))
+    return dict(model.state_dict())
 
 
 def repeat_block(
-    task: TaskModule,
-    order: RepeatBlock,
-    inputs_of: InputsOf,
-    region: int,
-    floors: Mapping[str, float],
+    task: TaskModule, order: RepeatBlock, inputs_of: InputsOf, region: int
 ) -> Compared | None:
     """Give the module a candidate's state, and make the calls of a block."""
     _repeat(task, order, inputs_of, region)
@@ -111,7 +95,7 @@ def repeat_block(
     first = {name: task.model.state_dict()[name].clone() for name in order.names}
     _repeat(task, order, inputs_of, region, is_nudged=True)
     # Asked for again: a call may have put another tensor in a buffer's place.
-    return _compared(task.model.state_dict(), first, floors)
+    return _compared(task, task.model.state_dict(), first)
 
 
 def _repeat(
@@ -136,25 +120,21 @@ def _nudged(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * (1 + max(NUDGE, torch.finfo(tensor.dtype).eps))
 
 
-def compare_state(
-    task: TaskModule, names: Sequence[str], region: int, floors: Mapping[str, float]
-) -> Compared:
+def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:
     """Compare the bytes of a candidate's tensors of these names with the module's own."""
     own = task.model.state_dict()
     expected = {name: own[name] for name in names}
     layout = tensor_bytes.layout_of(expected)
     with tensor_bytes.open_value(layout, region, task.device) as value:
         given = dict(zip(names, tensor_bytes.tensors_in(value), strict=True))
-        return _compared(given, expected, floors)
+        return _compared(task, given, expected)
 
 
 def _compared(
-    got: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Tensor],
-    floors: Mapping[str, float],
+    task: TaskModule, got: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]
 ) -> Compared:
     for name, own in expected.items():
-        floor = floors.get(name, 0.0)
+        floor = task.state_floors.get(name, 0.0)
         found = correctness.compare(got[name], own, None, f"buffer {name}", floor=floor)
         if found.reason:
             return Compared(reason=found.reason, max_error=found.max_error)

@@ -93,7 +93,6 @@ class Referee:
         self._uses_device_memory = False
         self._floor = 0.0
         self._own_floors: tuple[float, ...] = ()  # of outputs that have no float64
-        self._state_floors: dict[str, float] = {}  # of what the task's calls change
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
@@ -128,14 +127,10 @@ class Referee:
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, carried: module_updates.repeat_block(
-                self._task_module,
-                order,
-                self._timing_memory.inputs_of,
-                carried[0],
-                self._state_floors,
+                self._task_module, order, self._timing_memory.inputs_of, carried[0]
             ),
             CompareState: lambda order, carried: module_updates.compare_state(
-                self._task_module, order.names, carried[0], self._state_floors
+                self._task_module, order.names, carried[0]
             ),
             ForgetDraws: lambda order, _: self._forget(order),
         }
@@ -210,7 +205,7 @@ class Referee:
         self._own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
         updated = module_updates.updated_layout(task, inputs, order.seed)
-        self._state_floors = module_updates.state_floors(
+        task.state_floors = module_updates.state_floors(
             task, updated.keys, inputs, order.seed, self._floor
         )
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)

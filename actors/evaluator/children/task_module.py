@@ -91,6 +91,7 @@ class TaskModule:
         self.model: torch.nn.Module
         self.first: dict[str, torch.Tensor] = {}
         self.state = self.first
+        self.state_floors: dict[str, float] = {}  # errors that pass in what calls change, by name
         self.has_double = False  # whether a float64 version works
         self._output_bytes = 0  # of a call
         self.working_bytes = 0  # of a card, that a call allocates besides them
