@@ -103,3 +103,13 @@ def test_a_reader_that_stops_early_causes_no_traceback() -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ("", 1) == (piped.stderr, len(piped.stdout.splitlines()))
+
+
+def test_help_that_a_full_disk_does_not_take_causes_no_traceback() -> None:
+    """`stark --help > full-disk` ends as argparse's own help does there."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "scripts/stark.py", "--help"],
+            cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert ("", 0) == (done.stderr, done.returncode)

@@ -39,7 +39,7 @@ def finish_run(
     """Write the run's files and say how it ended; return its exit status and results."""
     results = run_results.run_results(snapshot, settings, reader.attempt_rows())
     status = exit_status_of(ending, snapshot, results)
-    if not folder.is_in_place:  # nothing may be made in its stead
+    if folder.lost_part:  # nothing may be made in its stead
         reader.close()
         say(f"a fault: {ending.reason}")
         return ExitStatus.FAULT, results

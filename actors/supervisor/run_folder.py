@@ -59,8 +59,15 @@ class RunFolder:
         self.close()
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether the locked folder is still at its path; it may be moved or removed any time."""
+    def lost_part(self) -> str:
+        """What of the run was moved or removed since it was locked; "" where all is in place."""
+        if not self._holds_lock():
+            return f"{self.shown}, or the lock in it,"
+        if self._noted_count >= 0 and not (self.path / RUN_DB).exists():
+            return f"{self.shown}/{RUN_DB}"
+        return ""
+
+    def _holds_lock(self) -> bool:
         try:
             return os.path.samestat((self.path / LOCK_NAME).stat(), os.fstat(self._lock))
         except OSError:

@@ -199,10 +199,9 @@ class RunLoop:
         news = self._launch_news.changed_summary() if self._launch_news is not None else ""
         if news:
             self._screen.say(f"--launch: {news}")
-        if not self._folder.is_in_place:
+        if lost := self._folder.lost_part:
             # Its processes would go on in files that no path leads to, and buy replies for them.
-            shown = self._folder.shown
-            reason = f"{shown}, or the lock in it, was moved or removed: put it back, then resume"
+            reason = f"{lost} was moved or removed: put it back, then resume"
             self._end(EndKind.FAULT, reason, immediately=True)
             return
         try:
