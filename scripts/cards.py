@@ -142,7 +142,7 @@ def _show(options: argparse.Namespace) -> int:
 def _choose(options: argparse.Namespace) -> int:
     from actors.agents.cards.selection import card_lines, choose_cards
     from actors.agents.cards.task_operations import task_operations
-    from actors.evaluator.devices.device import cpu_device
+    from actors.evaluator.devices.device_description import cpu_device
     from protocol.values import Device, Reference, Task
 
     source = options.task.read_text(encoding="utf-8")

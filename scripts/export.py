@@ -87,8 +87,8 @@ def export(run_dir: Path, folder: Path, form: str, *, texts: bool = False) -> It
 
     Raises ValueError where there is no run, FileExistsInOutputError before anything is written.
     """
-    from actors.supervisor.reporting import run_folder_integrity, run_tables
-    from actors.supervisor.reporting.formatting import counted
+    from actors.supervisor.reporting.run_data import run_folder_integrity, run_tables
+    from actors.supervisor.reporting.run_data.formatting import counted
 
     run_folder_integrity.check_readable(run_dir)
     paths = {table: folder / f"{table}.{form}" for table in ORDERS}

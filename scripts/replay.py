@@ -53,8 +53,8 @@ def compare(run: Path) -> Iterator[str]:
     from actors.coordinator.replay.verify import RunVerifier
     from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
     from actors.coordinator.storage.store import Store
-    from actors.supervisor.reporting import run_folder_integrity
-    from actors.supervisor.reporting.formatting import counted
+    from actors.supervisor.reporting.run_data import run_folder_integrity
+    from actors.supervisor.reporting.run_data.formatting import counted
     from protocol import settings as settings_file
 
     run_folder_integrity.check_readable(run)

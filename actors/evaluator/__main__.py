@@ -26,7 +26,7 @@ import msgspec
 from actors.cli import OneLineParser
 from actors.commands import typed_command
 from actors.evaluator import judge_cli
-from actors.evaluator.devices import device
+from actors.evaluator.devices import device_description
 from actors.evaluator.sandbox import probe, scratch
 from actors.exit_status import ExitStatus
 from protocol import settings
@@ -164,7 +164,7 @@ def main() -> int:
             _parser().error(f"--release {arguments.release}: it exists, and is not overwritten")
         if not arguments.release.absolute().parent.is_dir():
             _parser().error(f"--release {arguments.release}: there is no such folder")
-    kind = arguments.device or device.default_kind()
+    kind = arguments.device or device_description.default_kind()
     _require_level(least, kind)
     if not any(given):  # the supervisor asks this before it makes a run
         return ExitStatus.DONE

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli.flags import COMMAND
-from actors.supervisor.reporting import formatting, html_report, run_results, unit_costs
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import RunResults
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data import formatting, run_results, unit_costs
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.run_results import RunResults
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.settings import Settings

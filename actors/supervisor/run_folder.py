@@ -18,12 +18,16 @@ from types import TracebackType
 
 from actors.cli import UsageError
 from actors.supervisor.cli.preflight import TaskFile
-from actors.supervisor.reporting import run_folder_integrity
-from actors.supervisor.reporting.run_folder_integrity import LOCK_NAME, DamagedRunError, StoredRun
+from actors.supervisor.reporting.run_data import run_folder_integrity
+from actors.supervisor.reporting.run_data.run_folder_integrity import (
+    LOCK_NAME,
+    DamagedRunError,
+    StoredRun,
+)
 from actors.task_cases import options_of, options_text, stored_name
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import MODULES, Settings
 from protocol.values import Task
 

@@ -18,12 +18,12 @@ from actors.supervisor.processes.child_specs import COORDINATOR
 from actors.supervisor.processes.event_poller import signal_name
 from actors.supervisor.processes.launcher_client import LaunchNews
 from actors.supervisor.processes.process_tree import ChildExit
-from actors.supervisor.reporting import run_results, worker_status
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import Screen
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.run_data import run_results, worker_status
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
+from actors.supervisor.reporting.screens.screen import Screen
 from actors.supervisor.run_folder import RunFolder
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Role, Value
 

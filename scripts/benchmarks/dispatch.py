@@ -22,7 +22,7 @@ from actors.identity import add_identity_arguments, identity_from
 from actors.work_context import WorkContext
 from protocol import messages
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import SearchSettings, Settings
 from protocol.values import WORKER_ROLES, Candidate, Device, Outcome, Plan, Reference, Role, Verdict
 from scripts.benchmarks.machine_info import percentile

@@ -36,7 +36,7 @@ from unittest import mock
 from actors.cli import OneLineParser
 from actors.evaluator import evaluation
 from actors.evaluator.build.build_stage import BuildResult
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from actors.evaluator.sandbox.child_failures import CandidateFault
 from actors.evaluator.timing import timing_statistics

@@ -23,9 +23,9 @@ from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli import preflight
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
-from actors.supervisor.reporting import run_results
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.settings import FILE_NAME

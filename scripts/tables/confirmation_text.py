@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.agents.requests.ledger import one_line
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_results import TaskResult
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.run_results import TaskResult
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Value
 from scripts.tables.markdown_table import DASH, markdown_table, times
 from scripts.tables.published_winners import PublishedFigures, PublishedWinner

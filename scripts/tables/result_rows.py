@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from actors.cli import UsageError
-from actors.supervisor.reporting import formatting, run_folder_integrity, run_results
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_results import TaskResult
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data import formatting, run_folder_integrity, run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.run_results import TaskResult
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.problems import ProblemOrigin, origin_of

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_tables import AttemptRecord
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.run_tables import AttemptRecord
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol.atomic_file import write_atomically
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.values import Value
 from scripts.tables import result_rows, run_description
 from scripts.tables.published_winners import winner_text

@@ -11,7 +11,7 @@ import torch
 from actors.evaluator.children import device_rates, profiler, task_cost
 from actors.evaluator.children.output_difference import difference_lines
 from actors.evaluator.children.product_kernels import PRODUCTS
-from actors.evaluator.devices.device import last_cache_bytes
+from actors.evaluator.devices.device_description import last_cache_bytes
 from actors.evaluator.judge import Judge, TaskProblem
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.settings import Limits

@@ -28,8 +28,8 @@ from actors.supervisor.processes.child_specs import ChildSpec
 from actors.supervisor.processes.event_poller import EventPoller
 from actors.supervisor.processes.process_tree import ProcessTree
 from actors.supervisor.processes.restarts import RestartIntensity
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import PlainScreen
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.screens.screen import PlainScreen
 from actors.supervisor.run_folder import RunFolder
 from protocol.settings import Settings
 

@@ -13,9 +13,10 @@ from supervisor_sample import WINNER, Sample, correct, failed
 
 from actors.exit_status import ExitStatus
 from actors.supervisor import finish, run_folder
-from actors.supervisor.reporting import formatting, html_report, run_results
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data import formatting, run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.values import Outcome, Verdict
 

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.run_views import COMPUTED_COLUMNS, SQL_FUNCTIONS, views
 
 LOCK_NAME = "coordinator.lock"

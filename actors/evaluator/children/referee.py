@@ -28,7 +28,7 @@ from actors.evaluator.children.tensors.tensor_copies import (
     to_buffer,
 )
 from actors.evaluator.children.timing_memory import TimingMemory
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
@@ -179,9 +179,9 @@ class Referee:
 
     def _describe_task(self, seed: int) -> TaskDescribed:
         # Imported here: torch's counter of operations is not for the process that forks children.
-        from actors.evaluator.children import task_facts
+        from actors.evaluator.children import task_description
 
-        return task_facts.describe_task(self._task_module, seed, self._floor)
+        return task_description.describe_task(self._task_module, seed, self._floor)
 
     def _import_task(self, order: ImportTask) -> None:
         self._find_device()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting.feed_values import (
+from actors.supervisor.reporting.feed.feed_values import (
     AttemptKey,
     EventRow,
     FeedDirective,
@@ -21,7 +21,7 @@ from actors.supervisor.reporting.feed_values import (
     UnderWay,
     WorkerRow,
 )
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Reference, Value, Verdict
 
 MAX_EVENTS = 512  # as many as the change feed keeps

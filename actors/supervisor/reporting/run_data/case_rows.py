@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.supervisor.reporting.snapshot import TaskState
+from actors.supervisor.reporting.run_data.snapshot import TaskState
 from protocol.values import Value
 
 

@@ -14,12 +14,12 @@ from msgspec import UNSET, UnsetType
 
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.case_rows import CaseRow, case_rows
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_tables import AttemptRecord
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
-from actors.supervisor.reporting.unit_costs import usd_per_percent
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.case_rows import CaseRow, case_rows
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.run_tables import AttemptRecord
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data.unit_costs import usd_per_percent
 from protocol.atomic_file import write_atomically
 from protocol.directives import REJECTED_BY_PERSON
 from protocol.layouts import describe

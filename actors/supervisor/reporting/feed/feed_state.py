@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.supervisor.reporting import feed_rows
-from actors.supervisor.reporting.feed_values import (
+from actors.supervisor.reporting.feed import feed_rows
+from actors.supervisor.reporting.feed.feed_values import (
     AttemptKey,
     FeedNode,
     NodeSpend,
@@ -22,7 +22,7 @@ from actors.supervisor.reporting.feed_values import (
     node_summary,
     task_summary,
 )
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Value
 
 MAX_STEP = 2_000  # changed attempts that are read one by one; with more, all are read at once

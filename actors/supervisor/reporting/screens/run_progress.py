@@ -8,9 +8,9 @@ from __future__ import annotations
 import bisect
 import math
 
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
 from protocol.settings import Settings
 
 PACE_WINDOW_S = 600.0  # the pace is that of the last ten minutes

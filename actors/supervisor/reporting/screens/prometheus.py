@@ -15,11 +15,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from actors.cli import UsageError
-from actors.supervisor.reporting.formatting import counts
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import Screen
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data.formatting import counts
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens.screen import Screen
 from protocol.values import Role, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

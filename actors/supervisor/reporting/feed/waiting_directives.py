@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting.feed_values import FeedDirective
+from actors.supervisor.reporting.feed.feed_values import FeedDirective
 from protocol.directives import (
     Directive,
     DirectiveArguments,

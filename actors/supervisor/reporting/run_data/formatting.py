@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from actors.supervisor.reporting.snapshot import NodeView, Spend, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Spend, TaskState
 from protocol.settings import Settings
 from protocol.values import AGENT_ROLES, Verdict
 

@@ -10,7 +10,7 @@ import textwrap
 
 import msgspec
 
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Value
 
 AttemptKey = tuple[str, int]  # task, number

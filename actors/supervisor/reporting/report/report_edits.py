@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.snapshot import AttemptEdit, Spend, SpendRow
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.snapshot import AttemptEdit, Spend, SpendRow
 from protocol.values import Plan, Value
 
 MAX_EDITS = 40  # the page in the same file has all of them

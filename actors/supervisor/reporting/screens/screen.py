@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from actors.supervisor.reporting import formatting, run_progress
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens import run_progress
 from protocol.settings import Settings
 
 WAIT_NOTICE_S = 5.0  # a shorter wait, or a shorter measurement of a reference, is not reported

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting import formatting, run_tables
-from actors.supervisor.reporting.run_tables import AttemptRecord
-from actors.supervisor.reporting.snapshot import (
+from actors.supervisor.reporting.run_data import formatting, run_tables
+from actors.supervisor.reporting.run_data.run_tables import AttemptRecord
+from actors.supervisor.reporting.run_data.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
     DirectiveState,
@@ -28,7 +28,7 @@ from actors.supervisor.reporting.snapshot import (
 )
 from protocol.directives import REJECTED_BY_PERSON
 from protocol.questions import PERSON
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.values import Outcome, Plan, Reference, Task, Verdict
 
 INJECTED = "inject"  # the value of `attempt.kind` for a person's source

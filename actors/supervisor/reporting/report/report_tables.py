@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from actors.supervisor.reporting import formatting, run_results, unit_costs
-from actors.supervisor.reporting.case_rows import case_rows as case_results
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data import formatting, run_results, unit_costs
+from actors.supervisor.reporting.run_data.case_rows import case_rows as case_results
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
 from protocol.values import Value
 
 MAX_TREE_DEPTH = 200  # browsers cut deeper nesting themselves

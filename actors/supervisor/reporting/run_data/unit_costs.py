@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.snapshot import TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.snapshot import TaskState
 
 
 def saved_percent(speedup: float) -> float:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from actors.supervisor.reporting import formatting, report_page, report_tables
-from actors.supervisor.reporting.best_so_far_chart import BestSoFarChart, best_so_far_chart
-from actors.supervisor.reporting.report_edits import (
+from actors.supervisor.reporting.report import report_page, report_tables
+from actors.supervisor.reporting.report.best_so_far_chart import BestSoFarChart, best_so_far_chart
+from actors.supervisor.reporting.report.report_edits import (
     DiffLine,
     ShownEdit,
     diff_lines,
@@ -23,8 +23,9 @@ from actors.supervisor.reporting.report_edits import (
     spend_by_role,
     spend_of_nodes,
 )
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.snapshot import Snapshot, SpendRow, TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, SpendRow, TaskState
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.values import Value

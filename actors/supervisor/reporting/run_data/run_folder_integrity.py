@@ -18,7 +18,7 @@ import msgspec
 
 from protocol import settings as settings_file
 from protocol import tickets
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.values import Task, Value
 
 LOCK_NAME = "lock"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actors.supervisor.processes.process_tree import SupervisedSlot
-from actors.supervisor.reporting.snapshot import Snapshot, WorkerState
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, WorkerState
 from protocol.values import WORKER_ROLES, Value
 
 

@@ -13,8 +13,8 @@ import pytest
 from supervisor_sample import WINNER, Sample, correct, failed
 
 from actors.cli import UsageError
-from actors.supervisor.reporting import run_results
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
 from protocol.values import Outcome
 from scripts.tables import confirm_results, results
 from scripts.tables.confirmation_text import (

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from actors.supervisor.page import PAGE
-from actors.supervisor.reporting.feed_values import AttemptKey
-from actors.supervisor.reporting.node_details import NodeDetails, node_details
-from actors.supervisor.reporting.page_files import page_order
-from actors.supervisor.reporting.run_feed import RunFeed, opened_run
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
-from actors.supervisor.reporting.text_pieces import TextPieces
+from actors.supervisor.page.page_files import page_order
+from actors.supervisor.reporting.feed.feed_values import AttemptKey
+from actors.supervisor.reporting.feed.node_details import NodeDetails, node_details
+from actors.supervisor.reporting.feed.run_feed import RunFeed, opened_run
+from actors.supervisor.reporting.report.text_pieces import TextPieces
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol.values import Value
 
 MAX_BYTES = 3_000_000  # of the packed data, as base64 a third more; report and page need the rest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import read_only
+from protocol import run_db
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_database_in_a_read_only_folder_can_be_read(
 ) -> None:
     """On a read-only disk SQLite must not need files of its own next to the run's."""
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
-    with closing(sqlite3.connect(read_only.read_only_uri(database), uri=True)) as db:
+    with closing(sqlite3.connect(run_db.read_only_uri(database), uri=True)) as db:
         assert [("done",)] == db.execute("SELECT word FROM entry").fetchall()
         assert [database] == list(database.parent.iterdir())
 
@@ -40,5 +40,5 @@ def test_the_rows_of_a_live_run_are_read_from_a_read_only_folder(
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with closing(sqlite3.connect(database, isolation_level=None)) as writer:
         writer.execute("INSERT INTO entry VALUES ('more')")
-        with closing(sqlite3.connect(read_only.read_only_uri(database), uri=True)) as db:
+        with closing(sqlite3.connect(run_db.read_only_uri(database), uri=True)) as db:
             assert 2 == db.execute("SELECT COUNT(*) FROM entry").fetchone()[0]

@@ -16,10 +16,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from actors.supervisor.reporting import formatting, run_progress, unit_costs
-from actors.supervisor.reporting.cursor_guard import CursorGuard
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data import formatting, unit_costs
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens import run_progress
+from actors.supervisor.reporting.screens.cursor_guard import CursorGuard
 from protocol.settings import Settings
 from protocol.values import Outcome
 

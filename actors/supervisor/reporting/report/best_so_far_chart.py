@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Value
 
 WIDTH, HEIGHT = 720, 240

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting import feed_rows, run_folder_integrity
-from actors.supervisor.reporting.feed_state import FeedState, after, everything
-from actors.supervisor.reporting.feed_values import Changes, RunSummary
-from actors.supervisor.reporting.waiting_directives import WaitingDirectives
+from actors.supervisor.reporting.feed import feed_rows
+from actors.supervisor.reporting.feed.feed_state import FeedState, after, everything
+from actors.supervisor.reporting.feed.feed_values import Changes, RunSummary
+from actors.supervisor.reporting.feed.waiting_directives import WaitingDirectives
+from actors.supervisor.reporting.run_data import run_folder_integrity
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Value
 

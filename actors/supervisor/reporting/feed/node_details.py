@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from actors.supervisor.reporting import feed_rows, formatting, run_results
-from actors.supervisor.reporting.feed_values import (
+from actors.supervisor.reporting.feed import feed_rows
+from actors.supervisor.reporting.feed.feed_values import (
     BY_PERSON,
     IDEA_CHARS,
     AttemptKey,
@@ -22,7 +22,8 @@ from actors.supervisor.reporting.feed_values import (
     node_summary,
     one_line,
 )
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data import formatting, run_results
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.cases import result_case_lines
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Candidate, Plan, Reference, Value, Verdict
