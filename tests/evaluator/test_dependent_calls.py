@@ -73,10 +73,14 @@ def test_the_referee_decides_inputs_as_the_runner_does(
     seen = set()
     for seed in range(20):
         torch.manual_seed(seed)
-        output = [torch.randn(6, 4).T, torch.randn(3) > 0, torch.randn(2, dtype=torch.cfloat)]
+        output = [
+            torch.randn(6, 4).T,
+            torch.randn(3) > 0,
+            torch.randn(2, dtype=torch.cfloat).conj(),
+        ]
         filled = slots.clone()
         dependent_inputs.DependentInputs(filled.view(-1), 2, is_whole=is_whole).choose(1, output)
-        copied = [each.contiguous() for each in output]
+        copied = [each.resolve_conj().contiguous() for each in output]
         chosen = dependent_inputs.chosen(layout, raws, copied, is_whole=is_whole)
         begins = offsets(layout, SLOT_ALIGNMENT)
         for begin, raw in zip(begins, chosen, strict=False):

@@ -71,7 +71,9 @@ def _is_second(before: object, factors: torch.Tensor) -> torch.Tensor:
     """Return for each part whether it comes from the second draw."""
     total: torch.Tensor | int = 0
     for tensor in tensor_bytes.tensors_in(before):
-        values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        values = tensor.resolve_conj().resolve_neg()
+        if values.is_complex():
+            values = torch.view_as_real(values)
         # A sum of integers: in any order the same.
         total = total + values.view(INTEGERS[values.element_size()]).sum(dtype=WORD)
     return factors * total < 0

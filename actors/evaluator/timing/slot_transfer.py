@@ -170,7 +170,8 @@ class SlotTransfer:
     def dependent_calls(self) -> int:
         """The most calls of a block whose inputs follow from outputs; 0: there is no such block."""
         facts = self._fixture.facts
-        if not facts.is_deterministic or any(facts.aliases) or self._copies_slots:
+        is_large = slot_bytes(facts.inputs) > POLICY.dependent_bytes
+        if is_large or not facts.is_deterministic or any(facts.aliases) or self._copies_slots:
             return 0
         return min(self._count // 2, POLICY.dependent_calls)
 
