@@ -180,7 +180,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     dependent_bytes: int = 1 << 28
     # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
     # one after the other, accuse it.
-    dependent_ratio: float = 1.3
+    dependent_ratio: float = 1.5
     dependent_tries: int = 3
     # Blocks without calls that say what deciding takes.
     empty_dependent_blocks: int = 5
