@@ -19,6 +19,7 @@ import torch
 
 from actors.evaluator.children import profiler
 from actors.evaluator.children.call_form import call_of, placed
+from actors.evaluator.children.dependent_inputs import DependentInputs
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -38,6 +39,7 @@ from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Orde
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     AwaitCall,
+    CallDependent,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
@@ -182,6 +184,7 @@ class Runner:
             AwaitCall: lambda _order, _: self._await_call(),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
+            CallDependent: lambda order, _: self._call_dependent(order),
             TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
@@ -344,6 +347,27 @@ class Runner:
             return CallsReturned()
         self._handed_over = outputs[:count]
         return CallsReturned(call_s=clock.call_s())
+
+    def _call_dependent(self, order: CallDependent) -> CallsReturned:
+        """Call the module on inputs that the output of each call decides for the next one."""
+        module, outputs, calls = self._module, self._outputs, range(order.calls)
+        inputs = [self._slots[call] for call in calls]
+        if not order.is_empty:
+            outputs += [None] * (order.calls - len(outputs))
+        self._handed_over = []
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            CallClock(self.device, order.calls).wake_card()
+            memory = self._slot_memories[-1]
+            used = memory.bytes[: order.slots * memory.stride]
+            dependent = DependentInputs(used, order.calls, is_whole=order.is_whole)
+            for call in calls:
+                if call:
+                    dependent.choose(call, outputs[(call - 1) % len(outputs)])
+                if not order.is_empty:
+                    outputs[call] = module(*inputs[call])  # type: ignore[operator]
+        self._synchronize()
+        self._handed_over = outputs[: order.calls]
+        return CallsReturned()
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

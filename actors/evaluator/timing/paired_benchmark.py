@@ -21,6 +21,7 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
+from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
 from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
@@ -67,6 +68,7 @@ class PairedBenchmark:
         self._on_host = fixture.on_host
         a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
+        self._dependent_calls = DependentCalls(self._transfer, self._sides, on_host=self._on_host)
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
@@ -204,6 +206,9 @@ class PairedBenchmark:
                     POLICY.suspected_tries if self._is_suspected else tries,
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
+            with self._stages.stage("dependent calls"):
+                usual_us = median(us for group in self.groups for us in group.candidate)
+                self._dependent_calls.require_as_fast(calls, usual_us / 1e6)
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""

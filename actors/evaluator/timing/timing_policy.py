@@ -172,6 +172,19 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     replaced_groups: tuple[int, ...] = (1, 5)
     replaced_chance: float = 0.25
 
+    # --- calls that are computed together -----------------------------------------------------
+
+    # Calls of a block in which each output decides the next call's inputs, at most.
+    dependent_calls: int = 64
+    # Bytes of a call's inputs, at most: of larger ones the memory decides what a call takes.
+    dependent_bytes: int = 1 << 28
+    # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
+    # one after the other, accuse it.
+    dependent_ratio: float = 1.5
+    dependent_tries: int = 3
+    # Blocks without calls that say what deciding takes.
+    empty_dependent_blocks: int = 5
+
     # --- inputs of other distributions --------------------------------------------------------
 
     # Some calls of a block have them after the last group, and after each group with this chance.
