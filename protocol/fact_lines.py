@@ -159,7 +159,7 @@ def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None
 
 
 def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
-    """Yield what tensor cores' instructions reach alone, where products are much of a floor."""
+    """Yield what instructions reach alone, where products are much of a floor."""
     matrix_us = floor.matrix_us if floor is not None else None
     if not rates.instruction_tflops or floor is None or not matrix_us or not floor.us:
         return
@@ -167,7 +167,7 @@ def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[
         return
     rows = rates.instruction_tflops.items()
     named = ", ".join(f"{name} {tflops_text(rate)}" for name, rate in rows)
-    yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
+    yield f"Instructions alone, on data at hand, TFLOP/s: {named}."
 
 
 def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, float]:

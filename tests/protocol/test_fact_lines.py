@@ -162,8 +162,8 @@ def test_rates_of_instructions_are_told_of_tasks_with_many_products() -> None:
         clusters={2: 66, 8: 15},
     )
     matrix = "\n".join(task_fact_lines(replace(MATRIX, rates=rates)))
-    told = "Instructions of tensor cores alone, on data at hand: bfloat16 by mma.sync 620, bfloat16"
-    assert f"{told} by wgmma 1,910 TFLOP/s." in matrix
+    told = "Instructions alone, on data at hand, TFLOP/s: bfloat16 by mma.sync 620, bfloat16"
+    assert f"{told} by wgmma 1,910." in matrix
     memory = "\n".join(task_fact_lines(replace(MEMORY, rates=rates)))
     assert "Instructions" not in memory
     assert "blocks in clusters at once, one a multiprocessor, 132 of 2, 120 of 8" in memory

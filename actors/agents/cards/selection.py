@@ -58,8 +58,8 @@ def choose_cards(
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
-    was measured.  `backends`: those that candidates may use; (): the task's own.  `techniques`: a card
-    has to use one of them; the cards that it needs need not.
+    was measured.  `backends`: those that candidates may use; (): the task's own.  `techniques`:
+    those of which a card has to use one; the cards that it needs need not.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
