@@ -9,7 +9,6 @@ import pytest
 from in_process_run import InProcessRun, MakeRun
 
 from actors.agents.requests.request_version import request_version
-from scripts import replay
 
 
 def store_call(run: InProcessRun, attempt: int, version: str) -> None:
