@@ -90,7 +90,7 @@ def compare(run: Path) -> Iterator[str]:
 def other_version_line(version: str, count: int) -> str:
     """Return what is known of requests that this version of the prompts writes otherwise."""
     from actors.agents.requests.request_version import request_version
-    from actors.supervisor.reporting.formatting import counted
+    from actors.supervisor.reporting.run_data.formatting import counted
 
     if not version:
         return (
