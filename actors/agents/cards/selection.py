@@ -18,7 +18,7 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from actors.agents.cards.card import (
     ANY_OPERATION,
@@ -53,13 +53,13 @@ def choose_cards(
     bottleneck: str = "",
     backends: Sequence[Backend] = (),
     cards: Iterable[Card] | None = None,
-    technique_of: str | None = None,
+    techniques: Set[str] | None = None,
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
-    was measured.  `backends`: those that candidates may use; (): the task's own.  `technique_of`:
-    a plan or a source, whose techniques a card has to share; the cards that it needs need not.
+    was measured.  `backends`: those that candidates may use; (): the task's own.  `techniques`:
+    those of which a card has to use one; the cards that it needs need not.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
@@ -72,8 +72,7 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
-    wanted = techniques_in(technique_of) if technique_of is not None else None
-    leading = [c for c in fitting if wanted is None or techniques_in(c.code) & wanted]
+    leading = [c for c in fitting if techniques is None or techniques_in(c.code) & techniques]
     turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)

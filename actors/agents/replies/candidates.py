@@ -11,6 +11,7 @@ import re
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
+from actors.agents.replies.edit_questions import question_about_result
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
@@ -61,6 +62,7 @@ def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     edited = edited_source(reply, shown)
     if not isinstance(edited, ReplyProblem):
         problem = candidate_problem(edited.source)
+        problem = problem or question_about_result(shown.source, edited.source)
         edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
     files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
     if not files:

@@ -142,6 +142,10 @@ class Database:
         """Whether the file has that table: runs of older versions lack some."""
         return self.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
 
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the columns of a table: runs of older versions lack some."""
+        return frozenset(row[1] for row in self.rows(f"PRAGMA table_info({table})"))
+
     def close(self) -> None:
         """Close the file without a commit, and unlock the run for the next coordinator."""
         self._db.close()

@@ -30,6 +30,7 @@ LAUNCH_BOUND_SHARE = 0.5  # of the call's time: kernels that take less leave the
 MOST_OF_CALL = 0.75  # of the call's time: kernels that take less have the rest told beside a bound
 DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 MIN_TOLD_WAVES = 0.05  # fewer are told as idle multiprocessors
+MIN_STALL_SHARE = 0.05  # of the waiting: shorter waits are not named beside the longest
 TAIL_WAVES = 8.0  # in more waves the last one matters little
 ALL_BUSY = 0.97  # of the multiprocessors: below it figures where blocks run are said to be such
 
@@ -160,9 +161,10 @@ def _grid(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -
 
 
 def _waits(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -> Sentence | None:
-    stalls = list(kernel.metrics.stalls.items())[:3]
-    if not stalls:
+    reasons = list(kernel.metrics.stalls.items())[:3]
+    if not reasons:
         return None
+    stalls = [one for one in reasons if one[1] >= MIN_STALL_SHARE] or reasons[:1]
     metrics = kernel.metrics
     parts = [f"{metrics.stall_text(reason)} ({reason}, {share:.0%})" for reason, share in stalls]
     return Sentence(

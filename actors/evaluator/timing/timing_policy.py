@@ -177,7 +177,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Calls of a block in which each output decides the next call's inputs, at most.
     dependent_calls: int = 64
     # Bytes of a call's inputs, at most: of larger ones the memory decides what a call takes.
-    dependent_bytes: int = 1 << 28
+    dependent_bytes: int = 1 << 24
     # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
     # one after the other, accuse it.
     dependent_ratio: float = 1.5
