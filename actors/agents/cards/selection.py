@@ -79,12 +79,7 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
-    plan = named_in.lower()
-    leading = [
-        card
-        for card in fitting
-        if techniques is None or techniques_in(card.code) & techniques or card.title.lower() in plan
-    ]
+    leading = fitting if techniques is None else _meant(fitting, techniques, named_in)
     turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
@@ -93,6 +88,12 @@ def choose_cards(
         lists = [_ranked(leading, one, operations, bottleneck) for one in group]
         _take_turns(lists, chosen, fitting)
     return tuple(chosen)
+
+
+def _meant(cards: Iterable[Card], techniques: Set[str], plan: str) -> list[Card]:
+    """Return the cards that use one of the techniques, or whose title a plan has."""
+    text = plan.lower()
+    return [c for c in cards if techniques_in(c.code) & techniques or c.title.lower() in text]
 
 
 def _take_turns(lists: list[list[Card]], chosen: list[Card], fitting: Iterable[Card]) -> None:
