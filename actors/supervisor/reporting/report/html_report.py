@@ -1,4 +1,4 @@
-"""report.html: one file that works offline, made from the run directory.
+"""report.html: one file that works offline, made from the run folder.
 
 The templates are `report.html.j2` and `best_so_far.svg.j2`.  jinja2 escapes every value, so the
 text of a candidate, a model or a compiler stays text.  Folding is `<details>`; pictures are inline
