@@ -82,12 +82,6 @@ def render_report(run_dir: Path) -> str:
     )
 
 
-def render_chart(task: TaskState) -> str:
-    """Return the best-so-far chart of one task as SVG; nothing before the first attempt."""
-    chart = best_so_far_chart(task)
-    return _templates().get_template("best_so_far.svg.j2").render(chart=chart) if chart else ""
-
-
 def _task_sections(
     snapshot: Snapshot, reader: RunReader, spent: Sequence[SpendRow]
 ) -> Iterator[TaskSection]:
