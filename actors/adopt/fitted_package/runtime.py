@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from .call_layouts import as_tuples, matches, misfit, nest
+from .call_layouts import as_tuples, flat_specs, is_flat_call, matches, misfit, nest
 from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
@@ -88,9 +88,11 @@ class FittedForward:
         self.__signature__ = inspect.signature(own)
         self.winner = winner["name"]
         self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
+        self.flat = [specs for layout in self.layouts if (specs := flat_specs(layout))]
         self.output = as_tuples(winner["output"])
         self.gradients = winner["gradients"]  # the kernel has its backward
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
+        self.is_plain = self.output[0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = winner["state"]
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.twin = None
@@ -113,7 +115,11 @@ class FittedForward:
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
             return self.traced(args, kwargs)
-        reason, tensors = self.fitting((args, kwargs))
+        wanted = not self.gradients and torch.is_grad_enabled()
+        if not kwargs and is_flat_call(args, self.flat, wanted):
+            reason, tensors = "", args
+        else:
+            reason, tensors = self.fitting((args, kwargs))
         reason = reason or _own_misfit(self)
         if not reason:
             inputs = [tensors[number] for number in self.inputs]
@@ -170,6 +176,8 @@ class FittedForward:
 
     def nested(self, result):
         """Return the kernel's tensors in the nesting of the module's own result."""
+        if self.is_plain and isinstance(result, torch.Tensor):
+            return result
         tensors = result if isinstance(result, (list, tuple)) else [result]
         return nest(self.output, iter([None if n < 0 else tensors[n] for n in self.outputs]))
 
