@@ -33,6 +33,7 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX
 
+MOST_HALVES = 24  # in one toolkit: 18 GB
 _WRITTEN_FILE = "written.cpp"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
@@ -98,7 +99,8 @@ class ContinuedHalf:
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             file = Path(name, given.steps.output(given.half.text).name)
             write_text(file, preamble.replace(given.source, ANY_SOURCE))
-            return self.image.make(given.parser_command, file, environment, deadline)
+            # A candidate may read the image: it must not hold this process's environment.
+            return self.image.make(given.parser_command, file, given.steps.settings, deadline)
 
     def preprocess(self, given: HalfInput, deadline: Deadline) -> bool:
         """Write the source's own text for the parser; False if its preamble is needed for that."""
@@ -133,9 +135,9 @@ def store_continued_half(
     """
     folder = _folder(toolkit, given)
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
-    if folder.exists() or whole is None:
-        return
     folder.parent.mkdir(exist_ok=True)
+    if folder.exists() or whole is None or len(list(folder.parent.iterdir())) >= MOST_HALVES:
+        return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = ContinuedHalf(Path(name, "half"))
         stored.folder.mkdir()
@@ -154,4 +156,4 @@ def _with_source(ran: CompilerRun, source: str) -> CompilerRun:
 
 
 def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
-    return toolkit.folder / "continued" / digest(given.half.kind, given.key, machine_identity())
+    return toolkit.continued_folder / digest(given.half.kind, given.key, machine_identity())

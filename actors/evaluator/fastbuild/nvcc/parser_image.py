@@ -75,6 +75,9 @@ class ParserImage:
 @cache
 def machine_identity() -> str:
     """Return what the memory of a process depends on."""
-    with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-        kinds = {line for line in lines if line.startswith(("model name", "flags"))}
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not mounted: a loader on another machine fails, and the text is parsed
+        lines = []
+    kinds = {line for line in lines if line.startswith(("model name", "flags"))}
     return digest(os.uname().version, platform.machine(), sorted(kinds))
