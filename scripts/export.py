@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.exit_status import ExitStatus
 
     parser = OneLineParser(prog=typed_command("export"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="comma-separated values (the default)")
     form.add_argument("--json", action="store_true", help="one array of objects a table")

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=(__doc__ or "").split("\n\n", 1)[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     run = parser.parse_args(arguments).run
     exit_when_reader_closes()
     try:

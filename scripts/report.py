@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.supervisor.reporting.run_data import run_folder_integrity
 
     parser = OneLineParser(prog=typed_command("report"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     run = parser.parse_args(arguments).run
     exit_when_reader_closes()
     try:

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.exit_status import ExitStatus
 
     parser = OneLineParser(prog=typed_command("story"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
     parsed = parser.parse_args(arguments)
     exit_when_reader_closes()

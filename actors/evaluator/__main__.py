@@ -53,7 +53,11 @@ def _level(text: str) -> int:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(prog=typed_command("evaluate"), description="Judges candidate kernels.")
+    parser = OneLineParser(
+        prog=typed_command("evaluate"),
+        description="Judge candidates of a task by hand: build, check, time.",
+        epilog="Exit status: 0 all are correct, 1 any other verdict, 2 usage, 4 could not judge.",
+    )
     _add_judge_arguments(parser)
     _add_actor_arguments(parser)
     return parser
@@ -145,13 +149,14 @@ def _add_task_arguments(parser: OneLineParser) -> None:
 
 
 def _add_actor_arguments(parser: OneLineParser) -> None:
-    parser.add_argument(
-        "--connect", metavar="ADDR", help="run as an actor: the coordinator's address"
+    group = parser.add_argument_group("as an actor of a run", "The supervisor writes these.")
+    group.add_argument("--connect", metavar="ADDR", help="the coordinator's address")
+    group.add_argument("--slot", default="evaluator-0", help="the supervised slot")
+    group.add_argument(
+        "--incarnation", default="", metavar="WORD", help="a new name for every process"
     )
-    parser.add_argument("--slot", default="evaluator-0", help="the supervised slot")
-    parser.add_argument("--incarnation", default="", help="a new name for every process")
-    parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
-    parser.add_argument(
+    group.add_argument("--run-dir", type=Path, default=Path(), metavar="DIR", help="the run folder")
+    group.add_argument(
         "--ticket", type=Path, metavar="FILE", help="the file with the evaluator's key"
     )
 

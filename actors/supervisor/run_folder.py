@@ -1,4 +1,4 @@
-"""The run directory: made completely or not at all, locked while a supervisor serves it.
+"""The run folder: made completely or not at all, locked while a supervisor serves it.
 
 A new run becomes resumable with its last file, `stark.toml`; on a failure before that the folder is
 removed again.  The lock file also holds the run's id, by which orphaned processes are found.
@@ -35,7 +35,7 @@ NAME_SUFFIXES = ("", *(f"-{number}" for number in range(2, 100)))
 
 
 class RunFolder:
-    """One run directory, locked until it is closed."""
+    """One run folder, locked until it is closed."""
 
     def __init__(
         self, path: Path, *, shown: str, run_id: str, lock: int, created: list[Path]
@@ -268,7 +268,7 @@ def _refuse_used(path: Path) -> None:
 
 
 def _make_folders(path: Path, created: list[Path]) -> None:
-    whole = path.absolute()  # the supervisor moves into the run directory later
+    whole = path.absolute()  # the supervisor moves into the run folder later
     missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
     for folder in reversed(missing):
         try:

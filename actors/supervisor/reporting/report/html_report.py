@@ -1,4 +1,4 @@
-"""report.html: one file that works offline, made from the run directory.
+"""report.html: one file that works offline, made from the run folder.
 
 The templates are `report.html.j2` and `best_so_far.svg.j2`.  jinja2 escapes every value, so the
 text of a candidate, a model or a compiler stays text.  Folding is `<details>`; pictures are inline
@@ -80,12 +80,6 @@ def render_report(run_dir: Path) -> str:
             total_spend=formatting.total_spend([task.spend for task in snapshot.tasks]),
         )
     )
-
-
-def render_chart(task: TaskState) -> str:
-    """Return the best-so-far chart of one task as SVG; nothing before the first attempt."""
-    chart = best_so_far_chart(task)
-    return _templates().get_template("best_so_far.svg.j2").render(chart=chart) if chart else ""
 
 
 def _task_sections(

@@ -97,12 +97,6 @@ class RunReader:
         blob: bytes = self._row("SELECT settings FROM task WHERE name = ?", task)[0]
         return msgspec.msgpack.decode(blob, type=Task).modules
 
-    def log_of(self, task: str, number: int) -> str:
-        """Return the log of the compiler or the runtime about one node."""
-        query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
-        blob: bytes = self._row(query, task, number)[0]
-        return msgspec.msgpack.decode(blob, type=Verdict).log
-
     def edits_outside_anchors(self, task: str, number: int) -> list[str]:
         """Return the changes of one node outside its plan's anchors."""
         text = self._text("SELECT outside FROM node WHERE task = ? AND number = ?", task, number)
