@@ -80,7 +80,6 @@ class PairedBenchmark:
         self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._blocks_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._is_long = False  # a call of a side: it needs no more warming up
-        self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
         self._other_programs: float | None = None  # share of the processors' time that they used
@@ -152,10 +151,9 @@ class PairedBenchmark:
         self._sides.limit_orders()
         others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
-        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             with self._stages.stage("groups"):
                 group = self._group()
@@ -268,7 +266,7 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in self._order():
+        for half in order_by_lot():
             for side in half:
                 is_reference = side == "reference"
                 windows[side].append(
@@ -296,16 +294,6 @@ class PairedBenchmark:
     def _net_us(self, window: TimedWindow, calls: int, usual_hand_over_s: float = 0.0) -> float:
         return self._empty[calls].net_us(window, calls, self._reference_blocks, usual_hand_over_s)
 
-    def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
-        """Return the order of the next group: A B B A, on a host in turn with B A A B.
-
-        On a host the first side finds the caches as the referee left them, which is worth some per
-        cent.  On a GPU it is worth so little that two orders would only need more groups to agree.
-        """
-        self._reversed = self._on_host and not self._reversed
-        first, second = HALVES
-        return (second, first) if self._reversed else (first, second)
-
     def alone_us(self, beside_us: float) -> float:
         """Return what the reference takes once the candidate is gone: the slowest of some blocks.
 
@@ -327,6 +315,16 @@ class PairedBenchmark:
         ):
             blocks_us.append(self._net_us(self._reference_block(), calls))
         return blocks_us
+
+
+def order_by_lot() -> tuple[tuple[Side, Side], tuple[Side, Side]]:
+    """Return the order of a group, A B B A or B A A B.
+
+    With one order for all groups, or both in turn, a program that comes and goes at their pace
+    would delay one side alone.
+    """
+    first, second = HALVES
+    return (first, second) if secrets.randbits(1) else (second, first)
 
 
 def _wait_share(windows: Sequence[TimedWindow]) -> float:
