@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from actors.evaluator.ipc.layout_checks import slot_bytes
+from actors.evaluator.ipc.layout_checks import PAGE_BYTES, slot_bytes
 from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.runner_orders import (
     CallRepeatedly,
@@ -38,7 +38,6 @@ from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
 from actors.evaluator.timing.touched_pages import (
-    PAGE_BYTES,
     forget_touched,
     read_share,
     touched_bytes,
