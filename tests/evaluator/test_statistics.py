@@ -260,6 +260,29 @@ def test_exact_statistics_are_right_where_the_modules_own_are_not(
     assert "buffer bn.running" in verdict.reason or outcome is Outcome.CORRECT
 
 
+@pytest.mark.parametrize(("scale", "outcome"), [(1.002, Outcome.CORRECT), (1.03, Outcome.WRONG)])
+def test_what_eager_loses_in_one_tensor_passes_in_another(
+    patient_judge: Judge, scale: float, outcome: Outcome
+) -> None:
+    """A fused kernel that rounded between its normalisations was wrong where eager rounds before.
+
+    The second one's statistics have none of the first product's error: the first one scales it.
+    """
+    source = INEXACT.replace("value.bfloat16().to(value.dtype)", "value * 1.001")
+    source = source.replace(
+        "self.bn = ", "self.next = torch.nn.BatchNorm1d(32)\n        self.bn = "
+    )
+    forward = "self.bn(self.rounded(x) @ self.rounded(self.weight))"
+    candidate = source.replace("class Model", "class ModelNew").replace(
+        forward, f"self.next({scale} * torch.relu(self.bn(x @ self.weight)))"
+    )
+    source = source.replace(forward, f"self.next(torch.relu({forward}))")
+    verdict = patient_judge.judge(Task(name="inexact", source=source), candidate)
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is outcome, verdict
+    assert "buffer next.running" in verdict.reason or outcome is Outcome.CORRECT
+
+
 def test_eagers_own_error_passes_where_there_is_no_float64(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
