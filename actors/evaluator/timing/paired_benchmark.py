@@ -19,7 +19,7 @@ from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import other_programs, timing_statistics
+from actors.evaluator.timing import lots, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
 from actors.evaluator.timing.other_programs import OtherPrograms
@@ -28,7 +28,7 @@ from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess,
 from actors.evaluator.timing.slot_transfer import FOUND_BY_LOOKS, SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, TimedGroup, Timing
+from actors.evaluator.timing.timing_statistics import SIDES, Side, TimedGroup, Timing
 from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
@@ -266,7 +266,7 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in order_by_lot():
+        for half in lots.order():
             for side in half:
                 is_reference = side == "reference"
                 windows[side].append(
@@ -315,16 +315,6 @@ class PairedBenchmark:
         ):
             blocks_us.append(self._net_us(self._reference_block(), calls))
         return blocks_us
-
-
-def order_by_lot() -> tuple[tuple[Side, Side], tuple[Side, Side]]:
-    """Return the order of a group, A B B A or B A A B.
-
-    With one order for all groups, or both in turn, a program that comes and goes at their pace
-    would delay one side alone.
-    """
-    first, second = HALVES
-    return (first, second) if secrets.randbits(1) else (second, first)
 
 
 def _wait_share(windows: Sequence[TimedWindow]) -> float:

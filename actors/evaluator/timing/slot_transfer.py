@@ -24,7 +24,7 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
-from actors.evaluator.timing import input_replacement
+from actors.evaluator.timing import input_replacement, lots
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -308,8 +308,7 @@ class SlotTransfer:
         is_empty: bool,
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
-        if self._fixture.on_host:
-            time.sleep(POLICY.settle_s)
+        time.sleep(lots.pause_s(on_host=self._fixture.on_host))
         seed = None if self._fixture.is_deterministic else secrets.randbits(62)
         self._spot_checks.block_seed = seed
         return self._sides.timed_window(

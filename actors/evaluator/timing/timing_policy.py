@@ -3,8 +3,8 @@
 The rule:
 
 1. Reference and candidate are timed in groups of four blocks, A B B A, by the judge's own clock.
-   A lot decides for each group which side is A: what other programs do favours neither.  While one
-   side runs, the processes of the other side are frozen.
+   A lot decides for each group which side is A, and on a card when a block begins: what other
+   programs do favours neither side.  While one side runs, the processes of the other are frozen.
 2. A block is a number of calls, each on fresh inputs in a slot of its own.  A trusted process
    writes the slots while the side is frozen.
 3. The clock runs from the thaw until the side has answered and handed its outputs over, is frozen,
@@ -93,6 +93,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
+    # Seconds: on a card a block begins after a pause of up to this, by lot.  Two programs have turns
+    # of about 2 ms.
+    most_pause_s: float = 0.005
     # Share of a block's last time: the judge sleeps that long, then spins for the answer (GPU).  A
     # virtual processor may share its core with that of the side, which launches more slowly then.
     spin_after_share: float = 0.96
