@@ -93,7 +93,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
-    # Seconds: on a card a block begins after a pause of up to this, by lot.  Two programs have turns
+    # Seconds: a block on a card begins after a pause of up to this, by lot.  Programs have turns
     # of about 2 ms.
     most_pause_s: float = 0.005
     # Share of a block's last time: the judge sleeps that long, then spins for the answer (GPU).  A
