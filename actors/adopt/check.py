@@ -77,7 +77,7 @@ class _CheckStage:
         self._batches = self._file.batches(record.batches)
         self._device = device_of(self._model, self._batches)
         self._steps = each_step(self._file, self._model, self._batches)
-        self._state = KeptState(self._model)
+        self._state = KeptState(self._model, self._batches)
         self._run = repeatable(self._steps, self._state)
         self._fitted = FittedStates(self._package, self._model)
         # Of sets of winners: what was measured for one set is not measured again.

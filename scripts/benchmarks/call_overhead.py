@@ -89,7 +89,7 @@ def fitted_norm(limits: tuple[Limit, ...]) -> tuple[Norm, ModuleType]:
         site = {
             **{"name": "norm", "module": "winner_0", "sites": ["0"], "gradients": False},
             **{"structure": package.structure(model[0]), "layouts": [layout_of(((x,), {}))]},
-            **{"output": tensor, "inputs": [0], "outputs": [0], "state": {"weight": "weight"}},
+            **{"results": [tensor], "inputs": [0], "outputs": [0], "state": {"weight": "weight"}},
         }
         (folder / "sites.json").write_bytes(msgspec.json.encode({"winners": [site]}))
         package.fit(model)
@@ -110,7 +110,7 @@ def layers(norm: Norm, package: ModuleType, x: torch.Tensor) -> dict[str, Callab
         "the module's own forward": lambda: own(x),
         "fitted module": lambda: norm(x),
         "  torch.nn.Module.__call__": lambda: idle(x),
-        "  layout of the call": lambda: package.is_flat_call((x,), fitted.flat, False),
+        "  layout of the call": lambda: package.flat_layout((x,), fitted.flat, False),
         "  the module as it was fitted": lambda: package._own_misfit(fitted),
         "  the winner's guard": lambda: guard.misfit(twin, [x]),
         "    what is around the call": lambda: winner._context_misfit([x], guard.ties),

@@ -46,8 +46,9 @@ def test_the_short_way_takes_no_call_that_the_long_one_refuses(gradients: bool) 
     taken = 0
     for judged, call in itertools.product(CALLS, CALLS):
         spec = compared(judged)
-        flat = [specs for specs in [runtime.flat_specs(spec)] if specs is not None]
-        short = runtime.is_flat_call(call, flat, not gradients and torch.is_grad_enabled())
+        flat = runtime.flat_specs(spec)
+        wanted = not gradients and torch.is_grad_enabled()
+        short = runtime.flat_layout(call, [None, flat], wanted) == 1
         long = runtime.matches((call, {}), spec, [], gradients)
         assert long or not short, (judged, call)
         if long and flat and all(type(each) is torch.Tensor for each in call):

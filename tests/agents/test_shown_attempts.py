@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
@@ -19,6 +20,7 @@ from agent_fakes import (
 from msgspec.structs import replace
 
 from actors.agents.cards.selection import choose_cards
+from actors.agents.cards.techniques import techniques_in
 from actors.agents.models.replay_key import without_measurements
 from actors.agents.requests.attempts import (
     ALL_CODE,
@@ -89,7 +91,7 @@ def titles(work: AgentWork, task: Task = MATMUL, reference: Reference = ON_CARD)
     """Return the titles of the cards that a request shows."""
     request = compact(replace(work, task=task, reference=reference))
     text = "".join(section.text for section in request.sections if section.kind == "cards")
-    return [line[4:] for line in text.splitlines() if line.startswith("### ")]
+    return re.findall(r"^(?:### |- )(.+?)(?: \(.*\))?$", text, re.MULTILINE)
 
 
 def test_an_attempt_near_the_node_is_shown_as_a_change() -> None:
@@ -284,6 +286,25 @@ def test_a_product_is_far_from_what_its_split_takes() -> None:
         solve(node=replace(NODE, score_us=21.0)),
         reference=replace(reference, facts=replace(facts, rates=DeviceRates())),
     )
+
+
+def test_a_planner_reads_titles_and_effects_alone() -> None:
+    """It writes no code; the coder sees that of the cards which its advice names."""
+    node = replace(NODE, score_us=20.0)
+    (section,) = [
+        one
+        for one in compact(replace(make_plan(node=node), task=MATMUL, reference=ON_CARD)).sections
+        if one.kind == "cards"
+    ]
+    first = choose_cards(MATMUL, ON_CARD)[0]
+    assert f"- {first.title} ({first.effect})" in section.text
+    assert "```" not in section.text
+    assert first.code.splitlines()[0] not in section.text
+    blocks = [card for card in choose_cards(MATMUL, ON_CARD) if not techniques_in(card.code)]
+    assert blocks
+    for card in blocks:
+        named = replace(PLAN, advice=f"Take '{card.title}' for this.")
+        assert card.title in titles(write(named, node=NODE))
 
 
 def test_a_coder_has_the_cards_that_its_plan_is_about() -> None:

@@ -28,6 +28,12 @@ from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import Reference, Role, Task
 
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
+OTHERS = (
+    " Repeat no idea of the ledger, done or under way; of what failed, tell whether the idea or the"
+    " code was at fault."
+)
+TAKE_OVER = " The change may take over from the fastest."
+FAILED = " It failed as shown there: find the cause first and mend it."
 UNROLL = " (nvcc puts no macro into `#pragma unroll`, but a constexpr)"
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FORMS = {
@@ -80,7 +86,7 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     variants = fill("compact/variants.md", unroll=unroll).strip()
     match work:
         case MakePlan():
-            text = fill("compact/planner.md", attempt=str(work.attempt))
+            text = fill("compact/planner.md", attempt=str(work.attempt), others=_others(work))
             return Role.PLANNER, text, PLAN_TEMPERATURE
         case Write():
             advice = quoted(work.plan.advice)
@@ -90,9 +96,22 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
-            number = str(work.attempt)
-            text = fill("compact/solo.md", attempt=number, form=f"{form}\n\n{variants}")
+            number, others = str(work.attempt), _others(work)
+            others += TAKE_OVER if others else ""
+            failed = "" if work.node.verdict.is_correct else FAILED
+            text = fill(
+                "compact/solo.md",
+                attempt=number,
+                others=others,
+                failed=failed,
+                form=f"{form}\n\n{variants}",
+            )
             return Role.CODER, text, SOLO_TEMPERATURE
+
+
+def _others(work: MakePlan | Solve) -> str:
+    """Return what a model owes to the other attempts; "" where there are none."""
+    return OTHERS if ledger.shown_entries(work) else ""
 
 
 def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
@@ -141,7 +160,7 @@ def _node(work: AgentWork) -> str:
 
 def _node_title(work: AgentWork) -> str:
     if work.node.node == work.root.node:
-        return "the module as it was given"
+        return "the module above"
     return f"node {work.node.node}"
 
 

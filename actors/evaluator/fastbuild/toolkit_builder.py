@@ -86,6 +86,7 @@ def prepare_toolkit(
             _write_headers(store, toolkit.folder)
         toolkit.precompiled.remove_unfinished()
         PreambleCache(toolkit).remove_unfinished()
+        remove_unfinished(toolkit.continued_folder)
         plain = [flag_set for flag_set in flag_sets if flag_set.is_plain()]
         if most_headers is not None and toolkit.precompiled.count() >= most_headers:
             plain = []

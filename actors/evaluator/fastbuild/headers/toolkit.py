@@ -36,6 +36,12 @@ GENERATOR_FILES = (
     "headers/declared_names.py",
     "headers/graph_headers.py",
     "headers/header_tree.py",
+    "nvcc/continued_half.py",
+    "nvcc/macro_replay.py",
+    "nvcc/native/image_loader.cpp",
+    "nvcc/native/image_writer.cpp",
+    "nvcc/native/process_image.h",
+    "nvcc/parser_image.py",
     "nvcc/probe_build.py",
     "nvcc/strip_bodies.py",
     "request/added_headers.py",
@@ -79,6 +85,7 @@ class Toolkit:
         self.folder = folder
         self.precompiled = PrecompiledHeaders(folder / "precompiled")
         self.preambles_folder = folder / "preambles"  # of `nvcc_preamble.PreambleCache`
+        self.continued_folder = folder / "continued"  # of `continued_half.ContinuedHalf`
 
     def is_complete(self) -> bool:
         """Whether candidates can be built with it."""

@@ -16,6 +16,7 @@ from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_
 from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.continued_half import ContinuedHalf, HalfInput
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     HOST_HALF,
     NvccHalf,
@@ -224,6 +225,9 @@ class _NvccHalves:
         self.steps.name_module(self.source)
         # nvcc runs the host half first, so an error of that half is the one to report.
         halves = [HOST_HALF, *device_halves(self.steps)]
+        continued = self._continue(halves)
+        if continued is not None:
+            return continued
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._run, halves))
         for half, result in zip(halves, results, strict=True):
@@ -233,14 +237,52 @@ class _NvccHalves:
                 result = self._parse_whole(half)
             if result.failed:
                 return result
-        finished = self._finish()
+        host = self.preambles.get(HOST_HALF)
+        finished = self._finish(host.written if host else "")
         if finished.failed and HOST_HALF in self.preambles:
             for half in [half for half in halves if half in self.preambles]:
                 parsed = self._parse_whole(half)
                 if parsed.failed:
                     return parsed
-            return self._finish()
+            return self._finish("")
         return finished
+
+    def _continue(self, halves: list[NvccHalf]) -> CudaCompilation | None:
+        """Compile with stored halves that go on after the preamble; None if that can't be done."""
+        stored: list[ContinuedHalf] = []
+        inputs = [self._input(half) for half in halves]
+        for given in inputs:
+            found = ContinuedHalf.find(self.context.toolkit, given)
+            if found is None:
+                return None
+            stored.append(found)
+        with ThreadPoolExecutor(len(halves)) as pool:
+            results = list(pool.map(self._continue_half, stored, inputs))
+        for result in results:
+            if result is None or result.failed:
+                return result
+        finished = self._finish(stored[0].written)
+        return None if finished.failed else finished
+
+    def _continue_half(self, stored: ContinuedHalf, given: HalfInput) -> CudaCompilation | None:
+        half, deadline = given.half, self.context.deadline
+        with self.context.stopwatch.phase(f"{half.text} alone"):
+            if not stored.preprocess(given, deadline):
+                return None
+        with self.context.stopwatch.phase(f"{half.parser}, continued"):
+            ran = stored.parse(given, deadline)
+        if ran is None:
+            return None
+        return self._failed(half.parser, ran) if ran.status else self._steps(half.rest)
+
+    def _input(self, half: NvccHalf) -> HalfInput:
+        return HalfInput(
+            half=half,
+            steps=self.steps,
+            scratch=self.scratch,
+            own_folder=self.own_folder,
+            source=self.source.path,
+        )
 
     def _run(self, half: NvccHalf) -> CudaCompilation:
         """Preprocess and parse one half, with the stripped preamble if one is stored.
@@ -257,7 +299,10 @@ class _NvccHalves:
         return self._failed(half.text, ran) if ran.status else self._parse(half)
 
     def _parse(self, half: NvccHalf) -> CudaCompilation:
-        for name in (half.parser, *half.rest):
+        return self._steps((half.parser, *half.rest))
+
+    def _steps(self, names: tuple[str, ...]) -> CudaCompilation:
+        for name in names:
             ran = self._step(name)
             if ran.status:
                 return self._failed(name, ran)
@@ -309,24 +354,26 @@ class _NvccHalves:
             preamble.replace(file, self.source.path, parts[1])
             self.preambles[half] = preamble
 
-    def _finish(self) -> CudaCompilation:
-        """Compile cudafe++'s output, with a precompiled header for its prefix if there is one."""
+    def _finish(self, written: str) -> CudaCompilation:
+        """Compile cudafe++'s output, with a precompiled header for its prefix if there is one.
+
+        `written`: what cudafe++ wrote for this prefix of another source; "" where nothing is known.
+        """
         prefix = host_prefix(
             self.steps, self.scratch, self.own_folder, self.source.path, self.own_flags
         )
         header = None
         if prefix is not None:
-            preamble = self.preambles.get(HOST_HALF)
-            prefix = structs.replace(prefix, text=preamble.written if preamble else prefix.text)
+            prefix = structs.replace(prefix, text=written or prefix.text)
             precompiled = self.context.toolkit.precompiled
             header = precompiled.find(prefix.compiler, list(prefix.flags), prefix.text)
-            if preamble:
+            if written:
                 marked = mark_missing_kernels(prefix.rest)
                 if marked is None:
                     return CudaCompilation(failed="cudafe++")
-                marked = anonymous_aliases(preamble.written, marked) + marked
+                marked = anonymous_aliases(written, marked) + marked
                 prefix = structs.replace(prefix, rest=marked)
-            if preamble or header:
+            if written or header:
                 prefix.replace(header)
         for name in ("fatbinary", "host g++"):
             ran = self._step(name)

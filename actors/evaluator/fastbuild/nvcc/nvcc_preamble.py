@@ -25,7 +25,7 @@ from protocol.values import Value
 END_MARK = "/stark/common_end.h"
 ENCODING = "utf-8"
 LINE_INFORMATION = ("-generate-line-info", "--generate-line-info", "-lineinfo")
-_ANY_SOURCE = "/stark/candidate.cu"  # replaces the path of the source in a stored text
+ANY_SOURCE = "/stark/candidate.cu"  # replaces the path of the source in a stored text
 _STRIPPED_FILE, _WRITTEN_FILE = "stripped.ii", "written.cpp"
 
 
@@ -92,7 +92,7 @@ class Preamble(Value, frozen=True, kw_only=True):
     def replace(self, file: Path, source: str, rest: str) -> None:
         """Write the stripped preamble and `rest` to `file`, for the source at the path `source`."""
         stripped = read_text(Path(self.folder) / _STRIPPED_FILE)
-        write_text(file, stripped.replace(_ANY_SOURCE, source) + rest)
+        write_text(file, stripped.replace(ANY_SOURCE, source) + rest)
 
     @property
     def written(self) -> str:
@@ -110,7 +110,7 @@ class PreambleCache:
         # Line information is about the text that follows, and the preamble keeps its line numbers.
         every = (*steps.flags(half.text), *steps.flags(half.parser))
         flags = [flag for flag in every if flag not in LINE_INFORMATION]
-        return self.root / digest(half.kind, flags, text.replace(source, _ANY_SOURCE))
+        return self.root / digest(half.kind, flags, text.replace(source, ANY_SOURCE))
 
     def find(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Preamble | None:
         """Return the stored preamble for `text`, which was preprocessed from the file `source`."""
@@ -130,7 +130,7 @@ class PreambleCache:
         """Store the preamble `text` as `stripped`, and the parser's output for the whole text."""
         folder = self._folder(half, steps, text, source)
         folder.mkdir(parents=True, exist_ok=True)
-        stripped = stripped.replace(source, _ANY_SOURCE)
+        stripped = stripped.replace(source, ANY_SOURCE)
         for name, content in ((_WRITTEN_FILE, written), (_STRIPPED_FILE, stripped)):
             unfinished = folder / f".{name}.{os.getpid()}-{threading.get_ident()}"
             write_text(unfinished, content)

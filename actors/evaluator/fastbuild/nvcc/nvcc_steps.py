@@ -93,6 +93,11 @@ def numbered(name: str, half: int) -> str:
     return name if half <= 1 else f"{name} {half}"
 
 
+def _stem(argv: list[str]) -> str:
+    """Return the name of the source in nvcc's command, without its ending."""
+    return Path(argv[argv.index("-c") + 1]).stem
+
+
 def plan_steps(
     argv: list[str], folder: Path, scratch: Path, deadline: Deadline
 ) -> NvccSteps | CompilerRun | None:
@@ -107,6 +112,9 @@ def plan_steps(
     settings: dict[str, str] = {}
     commands: dict[str, str] = {}
     halves = 0
+    # nvcc names its files after the source; here they have the same names for all sources.
+    own = rf'({re.escape(str(scratch))}/|"){re.escape(_stem(argv))}\.(?!cu\b)'
+    own_name = re.compile(own)
     for line in ran.output.splitlines():
         if not line.startswith("#$ "):
             continue
@@ -123,7 +131,7 @@ def plan_steps(
             name = numbered(name, halves)
         if not name or name in commands:
             return None
-        commands[name] = text.replace(" --gen_module_id_file", "")
+        commands[name] = own_name.sub(r"\1cuda.", text.replace(" --gen_module_id_file", ""))
     if not set(commands) >= set(STEP_NAMES):
         return None
     steps = NvccSteps(commands=commands, settings=settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from actors.evaluator.fastbuild.headers.header_tree import (
     preamble_header,
     write_file,
 )
+from actors.evaluator.fastbuild.nvcc.continued_half import HalfInput, store_continued_half
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     BuildContext,
     nvcc_command,
@@ -107,6 +109,7 @@ class _Probe:
                 self.context.toolkit.precompiled.make,
                 *(before.compiler, list(before.flags), before.text, self.context.deadline),
             )
+            self._continue(HOST_HALF, lambda: self._rest() == before.rest, before.text)
             preamble = self._new_preamble(HOST_HALF)
             if preamble:
                 stripped = self._strip(HOST_HALF, preamble)
@@ -116,14 +119,34 @@ class _Probe:
             header.result()
 
     def device(self, half: NvccHalf) -> None:
-        preamble = self._new_preamble(half) if self._run(half.text) else ""
-        if not preamble or not self._run(half.parser):
+        if not (self._run(half.text) and self._run(half.parser)):
             return
         code = self.steps.output(half.parser)
         before = code.read_bytes()
+        self._continue(half, lambda: code.read_bytes() == before)
+        preamble = self._new_preamble(half)
+        if not preamble:
+            return
         stripped = self._strip(half, preamble)
         if self._run(half.parser) and code.read_bytes() == before:
             self._store(half, preamble, stripped)
+
+    def _continue(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
+        """Store the half as one that goes on after the preamble, where headers launch kernels."""
+        if self.whole_files is None:
+            return
+        given = HalfInput(
+            half=half,
+            steps=self.steps,
+            scratch=self.context.folder,
+            own_folder=self.own_folder,
+            source=self.source.path,
+        )
+        store_continued_half(self.context.toolkit, given, self.context.deadline, is_same, written)
+
+    def _rest(self) -> str:
+        prefix = self._prefix()
+        return prefix.rest if prefix else ""
 
     def _run(self, name: str) -> bool:
         return not self.steps.run(name, self.context.folder, self.context.deadline).status

@@ -1,0 +1,159 @@
+"""A half of nvcc's work that goes on where trusted code paused it, after the preamble.
+
+The macros of the preamble stand for its text (`macro_replay`), and a process that has parsed it for
+the parser's run (`parser_image`).  The text is whole, so an error is the candidate's as it would be
+without; what can't go on is compiled from its beginning.  For headers that launch kernels alone:
+an image has the size of the parser's memory, 0.7 GB with thrust.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.macro_replay import (
+    MacroReplay,
+    MacroReplayError,
+    split_at_source,
+)
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
+    ANY_SOURCE,
+    NvccHalf,
+    read_text,
+    write_text,
+)
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
+from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
+from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX
+
+MOST_HALVES = 24  # in one toolkit: 18 GB
+_WRITTEN_FILE = "written.cpp"
+_NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfInput:
+    """One half of one source's compilation."""
+
+    half: NvccHalf
+    steps: NvccSteps
+    scratch: Path
+    own_folder: Path  # of the headers that only this source has
+    source: str
+
+    @property
+    def parser_command(self) -> str:
+        """The parser's command for a source that could be any, in its working folder."""
+        return self._common(self.half.parser)
+
+    @property
+    def key(self) -> str:
+        """The name of what this half has in common with others."""
+        command = _NAME.sub("", self._common(self.half.text))
+        variables = [os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
+        return digest(command, self.parser_command, self.steps.settings, variables)
+
+    def _common(self, step: str) -> str:
+        """Return a step's command without the names that are this source's own."""
+        command = self.steps.commands[step].replace(f'"{self.own_folder}"', '"own"')
+        return command.replace(f'"{self.source}"', f'"{ANY_SOURCE}"').replace(
+            f"{self.scratch}/", ""
+        )
+
+
+class ContinuedHalf:
+    """One stored half."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.replay = MacroReplay(folder)
+        self.image = ParserImage(folder)
+
+    @classmethod
+    def find(cls, toolkit: Toolkit, given: HalfInput) -> ContinuedHalf | None:
+        """Return the stored half for these commands on this machine."""
+        folder = _folder(toolkit, given)
+        return cls(folder) if folder.exists() else None
+
+    @property
+    def written(self) -> str:
+        """What cudafe++ writes for the preamble."""
+        return read_text(self.folder / _WRITTEN_FILE)
+
+    def make(self, given: HalfInput, preamble: str, deadline: Deadline) -> bool:
+        """Write macros and image for `preamble`; return whether both could be made."""
+        command, environment = given.steps.commands[given.half.text], given.steps.environment()
+        try:
+            text = self.replay.make(command, given.source, environment, deadline)
+        except MacroReplayError:
+            return False
+        if text != preamble:
+            return False
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            file = Path(name, given.steps.output(given.half.text).name)
+            write_text(file, preamble.replace(given.source, ANY_SOURCE))
+            # A candidate may read the image: it must not hold this process's environment.
+            return self.image.make(given.parser_command, file, given.steps.settings, deadline)
+
+    def preprocess(self, given: HalfInput, deadline: Deadline) -> bool:
+        """Write the source's own text for the parser; False if its preamble is needed for that."""
+        rest = self.replay.preprocess(
+            given.steps.commands[given.half.text],
+            given.source,
+            given.steps.environment(),
+            deadline,
+        )
+        if rest is None:
+            return False
+        text = given.steps.output(given.half.text)
+        write_text(text.with_name(f"{text.name}.rest"), rest)
+        return True
+
+    def parse(self, given: HalfInput, deadline: Deadline) -> CompilerRun | None:
+        """Parse that text; None if the parser can't go on."""
+        ran = self.image.run(given.scratch, deadline)
+        return ran and _with_source(ran, given.source)
+
+
+def store_continued_half(
+    toolkit: Toolkit,
+    given: HalfInput,
+    deadline: Deadline,
+    is_same: Callable[[], bool],
+    written: str = "",
+) -> None:
+    """Store the half of a probe, whose whole text has been written and parsed.
+
+    It is stored only if `is_same` finds the same output of the parser that goes on as before.
+    """
+    folder = _folder(toolkit, given)
+    whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
+    folder.parent.mkdir(exist_ok=True)
+    if folder.exists() or whole is None or len(list(folder.parent.iterdir())) >= MOST_HALVES:
+        return
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
+        stored = ContinuedHalf(Path(name, "half"))
+        stored.folder.mkdir()
+        if not stored.make(given, whole[0], deadline):
+            return
+        ran = stored.parse(given, deadline) if stored.preprocess(given, deadline) else None
+        if ran is None or ran.status or not is_same():
+            return
+        write_text(stored.folder / _WRITTEN_FILE, written)
+        stored.folder.rename(folder)
+
+
+def _with_source(ran: CompilerRun, source: str) -> CompilerRun:
+    output = ran.output.replace(ANY_SOURCE, source)
+    return CompilerRun(status=ran.status, output=output, seconds=ran.seconds)
+
+
+def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
+    return toolkit.continued_folder / digest(given.half.kind, given.key, machine_identity())
