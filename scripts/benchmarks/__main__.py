@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.cli import OneLineParser
-from scripts.benchmarks import call_overhead, dispatch, recovery, scale, selection, whole_run
+from scripts.benchmarks import dispatch, recovery, scale, selection, whole_run
 from scripts.benchmarks.machine_info import machine
 
 
@@ -21,6 +21,8 @@ def main() -> None:
     recovery.main()
     print()
     whole_run.main()
+    from scripts.benchmarks import call_overhead  # imports torch: not before a mistake is told
+
     print("\na call of a fitted module")
     call_overhead.report()
 

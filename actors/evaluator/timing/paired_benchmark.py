@@ -19,7 +19,7 @@ from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import other_programs, timing_statistics
+from actors.evaluator.timing import lots, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
@@ -29,7 +29,7 @@ from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess,
 from actors.evaluator.timing.slot_transfer import FOUND_BY_LOOKS, SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, TimedGroup, Timing
+from actors.evaluator.timing.timing_statistics import SIDES, Side, TimedGroup, Timing
 from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
@@ -82,7 +82,6 @@ class PairedBenchmark:
         self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._blocks_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._is_long = False  # a call of a side: it needs no more warming up
-        self._reversed = False
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
         self._other_programs: float | None = None  # share of the processors' time that they used
@@ -154,10 +153,9 @@ class PairedBenchmark:
         self._sides.limit_orders()
         others = OtherPrograms() if self._on_host else None
         began, replanned = time.monotonic(), 0
-        wanted = POLICY.min_groups if self._on_host else POLICY.gpu_min_groups
         self.groups = []
         while not timing_statistics.is_enough(
-            self.groups, time.monotonic() - began, self._time_s, self._best_speedup, wanted
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             with self._stages.stage("groups"):
                 group = self._group()
@@ -273,7 +271,7 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in self._order():
+        for half in lots.order():
             for side in half:
                 is_reference = side == "reference"
                 windows[side].append(
@@ -300,16 +298,6 @@ class PairedBenchmark:
 
     def _net_us(self, window: TimedWindow, calls: int, usual_hand_over_s: float = 0.0) -> float:
         return self._empty[calls].net_us(window, calls, self._reference_blocks, usual_hand_over_s)
-
-    def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
-        """Return the order of the next group: A B B A, on a host in turn with B A A B.
-
-        On a host the first side finds the caches as the referee left them, which is worth some per
-        cent.  On a GPU it is worth so little that two orders would only need more groups to agree.
-        """
-        self._reversed = self._on_host and not self._reversed
-        first, second = HALVES
-        return (second, first) if self._reversed else (first, second)
 
     def alone_us(self, beside_us: float) -> float:
         """Return what the reference takes once the candidate is gone: the slowest of some blocks.
