@@ -114,9 +114,16 @@ class Runner:
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
         self._arena: Arena | None = None  # where timed calls allocate
-        # Each lambda looks its method up at the call.  A handler returns an answer, or None for
-        # `Done`.
-        self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
+        self._handlers = self._handlers_by_order()
+
+    def _handlers_by_order(
+        self,
+    ) -> dict[type[Order], Callable[[Any, list[int]], FromRunner | None]]:
+        """Return what each order does; a handler returns an answer, or None for `Done`.
+
+        Each lambda looks its method up at the call.
+        """
+        return {
             ImportSource: lambda order, _: self._import_source(order),
             ConstructModule: lambda order, carried: self._construct(order, carried[0]),
             LoadParameters: lambda order, carried: self._load_parameters(order, carried),
