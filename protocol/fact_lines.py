@@ -345,14 +345,15 @@ def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
         yield _only_kernel_line(facts, facts.kernels[0])
         return
     yield "Kernels, by torch's profiler (one input, which caches may hold):"
-    for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
+    told = [one for one in facts.kernels if one.share is None or one.share >= MIN_SHARE]
+    for number, kernel in enumerate(told[:MAX_KERNELS]):
         parts = [*_kernel_times(kernel)]
         if number or not facts.profile_sentences:
             parts += _kernel_resources(kernel)
         elif kernel.local_bytes is not None:
             parts.append(_spills(kernel.local_bytes))
         yield f"- {kernel_name(kernel.name)}: {', '.join(parts)}"
-    more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
+    more = facts.more_kernels + len(facts.kernels) - len(told[:MAX_KERNELS])
     if more:
         yield f"- and {more} more"
 

@@ -34,7 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     exit_when_reader_closes()
     try:
         return int(options.run(options))
-    except (CardError, LessonError, ValueError, OSError, sqlite3.DatabaseError) as error:
+    except OSError as error:
+        print(f"can't use {error.filename}: {error.strerror}", file=sys.stderr)
+        return ExitStatus.USAGE
+    except (CardError, LessonError, ValueError, sqlite3.DatabaseError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return ExitStatus.USAGE
 

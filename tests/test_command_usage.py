@@ -90,6 +90,12 @@ def test_every_command_refuses_an_unknown_flag(command: tuple[str, ...]) -> None
     assert "--such-a-flag" in lines[0] or "are required" in lines[0]
 
 
+def test_a_task_that_the_cards_are_chosen_for_is_missing() -> None:
+    """The line names the file and what is wrong with it."""
+    refused = run_process(["scripts/cards.py", "choose", "--task", "absent.py"], TOP)
+    assert (2, ["can't use absent.py: No such file or directory"]) == refused
+
+
 def test_tickets_of_a_missing_folder() -> None:
     """A mistyped folder is reported as missing, not as a run without tickets."""
     refused = run_process(["scripts/tickets.py", "absent"], TOP)

@@ -21,7 +21,7 @@ def main() -> None:
     recovery.main()
     print()
     whole_run.main()
-    from scripts.benchmarks import call_overhead  # torch, which a mistyped flag does not wait for
+    from scripts.benchmarks import call_overhead  # imports torch: not before a mistake is told
 
     print("\na call of a fitted module")
     call_overhead.report()

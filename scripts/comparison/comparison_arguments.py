@@ -232,6 +232,22 @@ def _parser() -> OneLineParser:
         allow_abbrev=False,
     )
     parser.refusal = UsageError
+    _add_comparison_arguments(parser)
+    parser.add_argument(
+        "--phase", choices=PHASES, default="",
+        help="start only these processes, until they have nothing left to do; table: start none",
+    )  # fmt: skip
+    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
+    for flag, text in PAGE_TEXTS.items():
+        parser.add_argument(flag, default="", metavar="TEXT", help=text)
+    parser.add_argument(
+        "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
+    )
+    add_run_settings(parser)
+    return parser
+
+
+def _add_comparison_arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--task", type=Path, action="append", default=[], metavar="FILE",
         help="a module in KernelBench's format; may be given several times",
@@ -251,15 +267,3 @@ def _parser() -> OneLineParser:
         "--results", type=Path, default=Path("results/comparison"), metavar="DIR",
         help="the folder of the results (default: results/comparison)",
     )  # fmt: skip
-    parser.add_argument(
-        "--phase", choices=PHASES, default="",
-        help="start only these processes, until they have nothing left to do; table: start none",
-    )  # fmt: skip
-    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
-    for flag, text in PAGE_TEXTS.items():
-        parser.add_argument(flag, default="", metavar="TEXT", help=text)
-    parser.add_argument(
-        "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
-    )
-    add_run_settings(parser)
-    return parser

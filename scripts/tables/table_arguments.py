@@ -180,6 +180,21 @@ def _parser() -> OneLineParser:
         allow_abbrev=False,
     )
     parser.refusal = UsageError
+    _add_problem_arguments(parser)
+    parser.add_argument(
+        "--compare", metavar="LIST", help="strategies to run, or results folders to compare"
+    )
+    parser.add_argument(
+        "--require-custom-kernel",
+        action="store_true",
+        help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
+    )
+    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
+    add_run_settings(parser)
+    return parser
+
+
+def _add_problem_arguments(parser: OneLineParser) -> None:
     parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
     parser.add_argument(
         "--level",
@@ -201,14 +216,3 @@ def _parser() -> OneLineParser:
         metavar="DIR",
         help="the folder of the results (default: results/levelN-PROBLEMS)",
     )
-    parser.add_argument(
-        "--compare", metavar="LIST", help="strategies to run, or results folders to compare"
-    )
-    add_run_settings(parser)
-    parser.add_argument(
-        "--require-custom-kernel",
-        action="store_true",
-        help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
-    )
-    parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
-    return parser

@@ -45,6 +45,7 @@ from protocol.settings import JudgeRules
 from protocol.values import (
     BACKENDS,
     AttemptView,
+    Device,
     LedgerEntry,
     Outcome,
     Plan,
@@ -215,6 +216,43 @@ def test_rules_are_stated_once() -> None:
         assert "Checks:" not in text
         assert words in text
         assert ("Precision is judged" in text) == bool(words)
+
+
+def test_rules_follow_from_the_task_and_its_device() -> None:
+    """Of products for float32 tasks with some; of float8 and wgmma for cards that have them."""
+    module = replace(TASK, backend="cuda", device="cuda")
+    product = replace(module, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
+
+    def request(task: Task, capability: str, inputs: str = "float32[8, 8]") -> str:
+        device = Device(kind="cuda", name="a card", facts={"compute capability": capability})
+        reference = replace(REFERENCE, device=device, inputs=inputs)
+        root = replace(ROOT, source=task.source)
+        work = solve(reference=reference, node=root, root=root)
+        return compact(replace(work, task=task)).render()
+
+    for text, told in (
+        (request(product, "9.0"), (True, True, True)),
+        (request(product, "8.9"), (True, True, False)),
+        (request(product, "8.0"), (True, False, False)),
+        (request(product, "9.0", "float16[8, 8]"), (False, False, True)),
+        (request(module, "9.0"), (False, False, False)),
+    ):
+        words = ("in bfloat16; three products", "in e4m3, at twice", "with setmaxnreg")
+        assert told == tuple(one in text for one in words)
+    using = replace(FAST, source=f"{CANDIDATE}# wgmma.mma_async")
+    late = solve(node=using, reference=replace(REFERENCE, device=Device(
+        kind="cuda", name="a card", facts={"compute capability": "9.0"})))  # fmt: skip
+    assert "with setmaxnreg" in compact(replace(late, task=module)).render()
+
+
+def test_the_first_attempt_is_told_of_no_others() -> None:
+    """Nothing to repeat, to take over or to mend."""
+    for work in (make_plan(), solve()):
+        text = compact(work).varying_text
+        assert not any(words in text for words in ("no idea of the ledger", "take over", "failed"))
+    later = compact(solve(node=WRONG, ledger=LEDGER)).varying_text
+    for words in ("Repeat no idea", "may take over from the fastest", "It failed as shown there"):
+        assert words in later
 
 
 def test_operators_of_the_module_are_for_those_that_plan_from_it() -> None:

@@ -154,6 +154,19 @@ def test_a_kernels_line_has_what_it_takes() -> None:
     assert "248 waves" in verdict_text(VerdictFacts(kernels=(many,)))
 
 
+def test_an_only_kernel_is_one_line_and_tiny_ones_are_counted() -> None:
+    """Its time is the device's, which the line above has; a fill of a counter decides nothing."""
+    kernel = KernelFacts(name="row_sum", us=40.1, share=0.99, registers=80, local_bytes=0)
+    alone = VerdictFacts(kernels=(kernel,), launches=1, device_us=40.1)
+    assert verdict_text(alone).splitlines()[1:] == ["Its kernel, row_sum: 80 registers, no spills."]
+    profiled = replace(alone, profile_sentences=("Occupancy is 30%.",))
+    assert "Its kernel, row_sum: no spills.\nOccupancy" in verdict_text(profiled)
+    tiny = replace(kernel, name="fill", us=0.4, share=0.01)
+    both = verdict_text(replace(alone, kernels=(kernel, tiny), more_kernels=1, launches=3))
+    assert "fill" not in both
+    assert both.endswith("- and 2 more")
+
+
 def test_rates_of_instructions_are_told_of_tasks_with_many_products() -> None:
     """They are no help where bytes are what counts; clusters are, for any kernel of one wave."""
     rates = replace(

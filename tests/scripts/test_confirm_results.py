@@ -220,3 +220,15 @@ def test_a_winner_is_confirmed_and_then_nothing_is_left(folder: Path) -> None:
     again = run(folder, "--results", "r", "--only", "own")
     assert (0, "| own") == (again.returncode, again.stdout[again.stdout.index("| own") :][:5])
     assert "judged again: correct" not in again.stdout
+
+
+def test_winners_of_a_gpu_are_not_judged_on_a_processor_unasked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a GPU and without --device the command says so, and makes no run."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    argv = ["published", "--root", "bench", "--only", RELU, "--results", "again"]
+    assert 2 == confirm_results.main(argv)
+    assert "these winners are of NVIDIA H100, and no GPU" in capsys.readouterr().err
+    assert not (folder / "again" / "run").exists()

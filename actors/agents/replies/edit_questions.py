@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of
@@ -20,7 +20,7 @@ from actors.agents.replies.replies import FencedBlock, fence_of
 MIN_TOLD_CHARS = 8  # letters and digits that make a line more than a bracket
 _NUMBERED = re.compile(r"\s*(?P<number>\d+)\t(?P<text>.*)")
 _LEFT_OUT = re.compile(
-    r"""(?:\#|//|/\*)\s*(?:\.{3}|…).*|(?:\.{3}|…)
+    r"""(?:\#|//|/\*)\s*(?:\.{3}|…).*
     |(?:\#|//|/\*)\W*(?:
         (?:the\ )?(?:rest|remainder|remaining|existing|previous|original)\b
         .{0,40}\b(?:unchanged|as\ before|as\ above|same|code|stays|remains)
@@ -29,6 +29,7 @@ _LEFT_OUT = re.compile(
     )\W*""",
     re.VERBOSE | re.IGNORECASE,
 )
+DOTS = ("...", "…")  # alone on a line; `...` is Python, too
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _CONFLICT = re.compile(r"(?:<{5,}|>{5,})(?:\s+\w+)?\s*|={7,}\s*")
 _CHOICES = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|else|elif)\b", re.MULTILINE)
@@ -50,10 +51,17 @@ def question_about_block(block: FencedBlock, lines: Sequence[str], replaced: Seq
             "holds a fence: close each block, and use a longer fence around lines that begin with"
             " one"
         )
-    left_out = next((line.strip() for line in lines if _LEFT_OUT.fullmatch(line.strip())), "")
+    left_out = left_out_line(lines) or next(
+        (one for one in map(str.strip, lines) if one in DOTS), ""
+    )
     if left_out and left_out not in (line.strip() for line in replaced):
         return f"leaves lines out ({left_out!r}): write all new lines, or edit smaller places"
     return ""
+
+
+def left_out_line(lines: Iterable[str]) -> str:
+    """Return the first comment that stands for code, as "// ... as before"; "" for none."""
+    return next((line.strip() for line in lines if _LEFT_OUT.fullmatch(line.strip())), "")
 
 
 def has_numbers(lines: Sequence[str], first: int, last: int, shown: ShownLines) -> bool:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from actors.evaluator.ipc.layout_checks import slot_bytes
+from actors.evaluator.ipc.layout_checks import PAGE_BYTES, slot_bytes
 from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.runner_orders import (
     CallDependent,
@@ -25,7 +25,7 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
-from actors.evaluator.timing import input_replacement
+from actors.evaluator.timing import input_replacement, lots
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -39,7 +39,6 @@ from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
 from actors.evaluator.timing.touched_pages import (
-    PAGE_BYTES,
     forget_touched,
     read_share,
     touched_bytes,
@@ -349,8 +348,7 @@ class SlotTransfer:
         order: CallRepeatedly,
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
-        if self._fixture.on_host:
-            time.sleep(POLICY.settle_s)
+        time.sleep(lots.pause_s(on_host=self._fixture.on_host))
         self._spot_checks.block_seed = order.seed
         is_copied = self._copies_slots and not order.is_empty
         return self._sides.timed_window(
