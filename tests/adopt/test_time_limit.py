@@ -97,6 +97,20 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
 
 
+def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flag that a run refuses is told; "it was not run" would be taken for the answer."""
+    monkeypatch.setattr(
+        task_runs, "supervisor", lambda: (sys.executable, "-c", "raise SystemExit(2)")
+    )
+    tasks = list(tasks_named(folder, ["refused_0", "refused_1"]))
+    said: list[str] = []
+    with pytest.raises(AdoptError, match="no task could be run: the run of refused_0 ended with"):
+        task_runs.run_tasks(folder, tasks, task_runs.LEAST_ATTEMPTS, [], said.append)
+    assert "refused_1: no attempts are left of the budget of 2" == said[-1]
+
+
 def test_take_without_time_says_so_of_each_module(folder: StageFolder) -> None:
     taken = take(folder, options("fast.*"), silent, TimeLimit(0.0))
     assert [NO_TIME_TO_TAKE] == [each.reason for each in taken.not_taken]
