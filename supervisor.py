@@ -46,12 +46,12 @@ from actors.supervisor.processes import (
 )
 from actors.supervisor.processes.event_poller import EventPoller
 from actors.supervisor.processes.process_tree import ProcessTree
-from actors.supervisor.reporting import run_folder_integrity, run_results
-from actors.supervisor.reporting.live_view import LiveScreen
-from actors.supervisor.reporting.prometheus import MeteredScreen, MetricsServer
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import PlainScreen, Screen, opening_lines
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.run_data import run_folder_integrity, run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
+from actors.supervisor.reporting.screens.live_view import LiveScreen
+from actors.supervisor.reporting.screens.prometheus import MeteredScreen, MetricsServer
+from actors.supervisor.reporting.screens.screen import PlainScreen, Screen, opening_lines
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd, RunLoop
 from protocol import measured_references, tickets

@@ -31,7 +31,7 @@ def add_identity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connect", required=True, metavar="ADDR", help="the coordinator")
     parser.add_argument("--slot", required=True, help="the supervised place, such as coder-0")
     parser.add_argument("--incarnation", default="", help="fresh for every process")
-    parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
+    parser.add_argument("--run-dir", type=Path, default=Path(), help="the run folder")
     parser.add_argument("--ticket", type=Path, metavar="FILE", help="with this role's key")
 
 

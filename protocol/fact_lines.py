@@ -50,7 +50,8 @@ def task_fact_lines(facts: ReferenceFacts | None) -> list[str]:
     """Return what is known of a task: rates, bytes and operations, floor, operators, rules."""
     if facts is None:
         return []
-    lines = [*_rate_lines(facts.rates)]
+    has_products = facts.cost is None or bool(facts.cost.flops or facts.cost.uncounted)
+    lines = [*_rate_lines(facts.rates, has_products=has_products)]
     if facts.cost is not None:
         lines += _cost_lines(facts.cost, facts.rates, facts.floor)
     lines += _instruction_lines(facts.rates, facts.floor)
@@ -75,13 +76,13 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
 # --- the task -------------------------------------------------------------------------------------
 
 
-def _rate_lines(rates: DeviceRates) -> Iterator[str]:
+def _rate_lines(rates: DeviceRates, *, has_products: bool) -> Iterator[str]:
     parts = []
     if rates.copy_gb_s is not None:
         copy = f"copies {rate_text(rates.copy_gb_s)} GB/s (read plus written)"
         if rates.cached_copy_gb_s is not None and rates.cache_bytes:
             cache = bytes_text(rates.cache_bytes)
-            copy += f", {rate_text(rates.cached_copy_gb_s)} GB/s within its last cache of {cache}"
+            copy += f", {rate_text(rates.cached_copy_gb_s)} within its last cache of {cache}"
         parts.append(copy)
     reads = {
         "{} from memory": rates.read_gb_s,
@@ -91,22 +92,22 @@ def _rate_lines(rates: DeviceRates) -> Iterator[str]:
     read = [text.format(rate_text(rate)) for text, rate in reads.items() if rate is not None]
     if read:
         parts.append(f"reads alone, GB/s: {', '.join(read)}")
-    if rates.tflops:
+    if rates.tflops and has_products:
         products = ", ".join(
             f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
         )
         parts.append(f"matrix products {products} TFLOP/s")
     launches = {
         "{} from its call until the device is idle": rates.launch_us,
-        "{} for each further launch of a series": rates.next_launch_us,
-        "{} for each launch inside a CUDA graph": rates.graph_launch_us,
+        "{} each further one of a series": rates.next_launch_us,
+        "{} each inside a CUDA graph": rates.graph_launch_us,
     }
     known = [text.format(us(value)) for text, value in launches.items() if value is not None]
     if known:
         parts.append(f"an empty kernel {', '.join(known)}")
     if rates.clusters:
         parts.append(
-            "blocks in clusters that run at once, one a multiprocessor, "
+            "blocks in clusters at once, one a multiprocessor, "
             + ", ".join(f"{size * count} of {size}" for size, count in rates.clusters.items())
         )
     if rates.empty_call_us is not None:
@@ -140,7 +141,7 @@ def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None
     parts = ", ".join(
         f"{flops_text(count)} in {precision_name(key)}" for key, count in cost.flops.items()
     )
-    text = f"Its matrix products, convolutions and attention take {parts}"
+    text = f"Its products (of matrices, convolutions, attention) take {parts}"
     if floor is not None and floor.matrix_us is not None:
         text += f": {us(floor.matrix_us)} at the measured rate"
         others = ", ".join(
@@ -148,17 +149,17 @@ def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None
             for key, rate in rates.tflops.items()
             if key not in cost.flops and rate > 0
         )
-        text += f" (the same count would take {others})" if others else ""
+        text += f" ({others})" if others else ""
         splits = ", ".join(
             f"{us(cost.total_flops / rate / 1e6)} of {precision_name(key)}"
             for key, rate in _split_rates(cost, rates).items()
         )
-        text += f"; as {_SPLIT}, far more exact than one, {splits}" if splits else ""
-    return f"{text}. Elementwise operations and reductions are not counted."
+        text += f"; as {_SPLIT} {splits}" if splits else ""
+    return f"{text}."
 
 
 def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
-    """Yield what tensor cores' instructions reach alone, where products are much of a floor."""
+    """Yield what instructions reach alone, where products are much of a floor."""
     matrix_us = floor.matrix_us if floor is not None else None
     if not rates.instruction_tflops or floor is None or not matrix_us or not floor.us:
         return
@@ -166,7 +167,7 @@ def _instruction_lines(rates: DeviceRates, floor: TaskFloor | None) -> Iterator[
         return
     rows = rates.instruction_tflops.items()
     named = ", ".join(f"{name} {tflops_text(rate)}" for name, rate in rows)
-    yield f"Instructions of tensor cores alone, on data at hand: {named} TFLOP/s."
+    yield f"Instructions alone, on data at hand, TFLOP/s: {named}."
 
 
 def _split_rates(cost: TaskCost, rates: DeviceRates) -> dict[MatrixPrecision, float]:
@@ -190,8 +191,8 @@ def _floor_lines(floor: TaskFloor) -> Iterator[str]:
         return
     largest = max(floor.parts, key=lambda name: floor.parts[name])
     yield (
-        f"Floor of the reference's own work: {us(floor.us)} ({largest}). An exact shortcut that "
-        "needs less may be below it."
+        f"Floor of the reference's own work: {us(floor.us)} ({largest}). Exact shortcuts may be "
+        "below it."
     )
 
 
@@ -340,17 +341,31 @@ def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
     """Yield what each kernel takes; the sentences of a profile tell more of the longest one."""
     if not facts.kernels:
         return
-    yield "Kernels, by its own process's profiler (one input, which caches may hold):"
-    for number, kernel in enumerate(facts.kernels[:MAX_KERNELS]):
+    if len(facts.kernels) == 1 and not facts.more_kernels and facts.launches == 1:
+        yield _only_kernel_line(facts, facts.kernels[0])
+        return
+    yield "Kernels, by torch's profiler (one input, which caches may hold):"
+    told = [one for one in facts.kernels if one.share is None or one.share >= MIN_SHARE]
+    for number, kernel in enumerate(told[:MAX_KERNELS]):
         parts = [*_kernel_times(kernel)]
         if number or not facts.profile_sentences:
             parts += _kernel_resources(kernel)
         elif kernel.local_bytes is not None:
             parts.append(_spills(kernel.local_bytes))
         yield f"- {kernel_name(kernel.name)}: {', '.join(parts)}"
-    more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
+    more = facts.more_kernels + len(facts.kernels) - len(told[:MAX_KERNELS])
     if more:
         yield f"- and {more} more"
+
+
+def _only_kernel_line(facts: VerdictFacts, kernel: KernelFacts) -> str:
+    """Return what the only kernel takes: its time is that of the device, in the line above."""
+    parts = [] if facts.device_us is not None else [*_kernel_times(kernel)]
+    if not facts.profile_sentences:
+        parts += _kernel_resources(kernel)
+    elif kernel.local_bytes is not None:
+        parts.append(_spills(kernel.local_bytes))
+    return f"Its kernel, {kernel_name(kernel.name)}{': ' if parts else ''}{', '.join(parts)}."
 
 
 def _kernel_times(kernel: KernelFacts) -> Iterator[str]:

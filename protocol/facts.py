@@ -33,7 +33,7 @@ class DeviceRates(Value, frozen=True, kw_only=True):
     empty_call_us: float | None = None  # a module whose forward does nothing
     # Matrix products, 10^12 operations a second.
     tflops: dict[MatrixPrecision, float] = msgspec.field(default_factory=dict)
-    # Instructions of tensor cores alone, by type and instruction, likewise.
+    # Instructions alone, of tensor cores and of threads, by type and instruction, likewise.
     instruction_tflops: dict[str, float] = msgspec.field(default_factory=dict)
     # By the blocks of a cluster: how many run at once with one block on a multiprocessor.
     clusters: dict[int, int] = msgspec.field(default_factory=dict)

@@ -1,5 +1,5 @@
 -- The views of run.db.  A person reads them with sqlite3, programs read them through
--- actors/supervisor/reporting/run_tables.py.  docs/run-folder.md explains each column.
+-- actors/supervisor/reporting/run_data/run_tables.py.  docs/run-folder.md explains each column.
 -- `work` of a call or a lease is TASK/NUMBER/STAGE, and "0" is the character after "/".
 
 DROP VIEW IF EXISTS attempts;

@@ -20,7 +20,7 @@ FILE_NAME = "stark.toml"
 # Around the settings: they tell a truncated file from one of an older version.
 FILE_HEAD, FILE_TAIL = "# the settings that this run uses\n", "# end\n"
 MODULES = "tasks/modules"  # in a run folder: NAME/… holds the modules that the task NAME imports
-LOCAL_ADDRESS = "ipc://coordinator.sock"  # relative: actors run in the run directory
+LOCAL_ADDRESS = "ipc://coordinator.sock"  # relative: actors run in the run folder
 
 # The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
 # `actors/coordinator/search/strategy.py` and `actors/coordinator/search/policy.py`.

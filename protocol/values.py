@@ -289,6 +289,8 @@ class Call(Value, frozen=True, kw_only=True):
     stop: str = "end_turn"
     temperature: float | None = None  # as sent; None when none was
     effort: str = ""  # likewise
+    # Of the texts and the code that wrote the request; "": of an older version, which stored none.
+    request_version: str = ""
     input_tokens: int = 0  # cached ones included
     cached_tokens: int = 0
     cache_write_tokens: int = 0

@@ -1,12 +1,7 @@
 """`python scripts/cards.py`: the knowledge cards of `prompts/cards`, and what runs taught.
 
-list                 one line a card: operations, architecture, bottleneck, effect
-show NAME            a card as a request shows it
-choose --task FILE   the cards that a request about a task would show
-check [NAME…]        compile the cards' code; --record writes what compiled into compiled.json
-effects FILE         write what tests.cards --json FILE measured into the cards
-mine RUN…            promised against measured speed-ups of steps with one lever
-accept FILE [N…]     put lines of `mine --write FILE` into lessons.json, all or by their numbers
+It prints cards, compiles their code, and turns measured steps of runs into lessons, which a person
+accepts (docs: prompts/cards/README.md).
 """
 
 from __future__ import annotations
@@ -39,19 +34,21 @@ def main(arguments: list[str] | None = None) -> int:
     exit_when_reader_closes()
     try:
         return int(options.run(options))
-    except (CardError, LessonError, ValueError, OSError, sqlite3.DatabaseError) as error:
+    except OSError as error:
+        print(f"can't use {error.filename}: {error.strerror}", file=sys.stderr)
+        return ExitStatus.USAGE
+    except (CardError, LessonError, ValueError, sqlite3.DatabaseError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return ExitStatus.USAGE
 
 
 def _parser() -> argparse.ArgumentParser:
     from actors.cli import OneLineParser
-    from actors.commands import typed_command
+    from actors.commands import typed_command, with_typed_commands
 
     parser = OneLineParser(
         prog=typed_command("cards"),
-        description=(__doc__ or "").split("\n\n", 1)[1],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=with_typed_commands(__doc__),
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     _add_reading_verbs(verbs)
@@ -65,12 +62,14 @@ def _add_reading_verbs(verbs: Verbs) -> None:
     from actors.agents.cards.card import BOTTLENECKS
     from protocol.values import BACKENDS
 
-    listed = verbs.add_parser("list", help="one line a card")
+    listed = verbs.add_parser(
+        "list", help="one line a card: operations, architecture, bottleneck, effect"
+    )
     listed.set_defaults(run=_list)
     shown = verbs.add_parser("show", help="a card as a request shows it")
     shown.add_argument("name", metavar="NAME")
     shown.set_defaults(run=_show)
-    chosen = verbs.add_parser("choose", help="the cards for a task")
+    chosen = verbs.add_parser("choose", help="the cards that a request about a task would show")
     chosen.add_argument("--task", type=Path, required=True, metavar="FILE", help="a task's file")
     chosen.add_argument("--backend", choices=BACKENDS, default="cpp", help="default: cpp")
     chosen.add_argument(
@@ -86,7 +85,9 @@ def _add_reading_verbs(verbs: Verbs) -> None:
 
 def _add_checking_verbs(verbs: Verbs) -> None:
     """Add the verbs that compile cards and write what was measured into them."""
-    checked = verbs.add_parser("check", help="compile the cards' code")
+    checked = verbs.add_parser(
+        "check", help="compile the cards' code; --record writes what compiled"
+    )
     checked.add_argument("names", nargs="*", metavar="NAME")
     checked.add_argument("--changed", action="store_true", help="only those that are not recorded")
     checked.add_argument("--record", action="store_true", help="write what compiled")
@@ -94,7 +95,7 @@ def _add_checking_verbs(verbs: Verbs) -> None:
         "--include", action="append", default=[], metavar="DIR", help="a folder with headers"
     )
     checked.set_defaults(run=_check)
-    measured = verbs.add_parser("effects", help="write measured effects into the cards")
+    measured = verbs.add_parser("effects", help="write what tests.cards measured into the cards")
     measured.add_argument(
         "file", type=Path, metavar="FILE", help="what tests.cards wrote with --json"
     )
@@ -103,11 +104,13 @@ def _add_checking_verbs(verbs: Verbs) -> None:
 
 def _add_lesson_verbs(verbs: Verbs) -> None:
     """Add the verbs about what runs taught."""
-    mined = verbs.add_parser("mine", help="promised against measured")
+    mined = verbs.add_parser(
+        "mine", help="promised against measured speed-ups of steps with one lever"
+    )
     mined.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     mined.add_argument("--write", type=Path, metavar="FILE", help="the lines, for accept")
     mined.set_defaults(run=_mine)
-    accepted = verbs.add_parser("accept", help="keep lines that a person read")
+    accepted = verbs.add_parser("accept", help="put lines of mine, all or some, into lessons.json")
     accepted.add_argument("file", type=Path, metavar="FILE", help="what mine wrote")
     accepted.add_argument("numbers", type=int, nargs="*", metavar="N", help="of lines, from 1")
     accepted.set_defaults(run=_accept)
@@ -142,7 +145,7 @@ def _show(options: argparse.Namespace) -> int:
 def _choose(options: argparse.Namespace) -> int:
     from actors.agents.cards.selection import card_lines, choose_cards
     from actors.agents.cards.task_operations import task_operations
-    from actors.evaluator.devices.device import cpu_device
+    from actors.evaluator.devices.device_description import cpu_device
     from protocol.values import Device, Reference, Task
 
     source = options.task.read_text(encoding="utf-8")

@@ -43,6 +43,14 @@ def main() -> int:
     parser = OneLineParser(
         prog=typed_command("chaos"), description=with_typed_commands(__doc__), allow_abbrev=False
     )
+    _add_arguments(parser)
+    parsed = parser.parse_args()
+    if problem := _unusable_folder(parsed.keep):
+        parser.error(f"--keep {parsed.keep}: {problem}")
+    return chaos_run.run_chaos(chaos_run.ChaosArguments(**vars(parsed)))
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes",
         type=minutes,
@@ -51,32 +59,32 @@ def main() -> int:
         help="how long it takes, about (default: 2)",
     )
     parser.add_argument(
-        "--seed", type=int, default=None, metavar="S", help="the seed (drawn, and printed)"
+        "--seed", type=int, default=None, metavar="S", help="the seed (default: drawn, and printed)"
     )
     parser.add_argument(
-        "--machines", type=count, default=3, metavar="N", help="machines, the host included (3)"
+        "--machines",
+        type=count,
+        default=3,
+        metavar="N",
+        help="machines, the run's own included (default: 3)",
     )
     parser.add_argument(
         "--cheap", action="store_true", help="evaluators that read verdicts from the source"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs' folders here")
-    parsed = parser.parse_args()
-    if parsed.keep is not None:
-        if parsed.keep.is_file() or any(parsed.keep.glob("*")):
-            parser.error(f"--keep {parsed.keep}: expected a new or empty folder")
-        try:
-            parsed.keep.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            parser.error(f"--keep {parsed.keep}: {error.strerror}")
-    return chaos_run.run_chaos(
-        chaos_run.ChaosArguments(
-            minutes=parsed.minutes,
-            seed=parsed.seed,
-            machines=parsed.machines,
-            cheap=parsed.cheap,
-            keep=parsed.keep,
-        )
-    )
+
+
+def _unusable_folder(folder: Path | None) -> str:
+    """Make the folder that keeps the runs; return why it can't be used, "" if it can."""
+    if folder is None:
+        return ""
+    if folder.is_file() or any(folder.glob("*")):
+        return "expected a new or empty folder"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 if __name__ == "__main__":

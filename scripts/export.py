@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.exit_status import ExitStatus
 
     parser = OneLineParser(prog=typed_command("export"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="comma-separated values (the default)")
     form.add_argument("--json", action="store_true", help="one array of objects a table")
@@ -87,8 +87,8 @@ def export(run_dir: Path, folder: Path, form: str, *, texts: bool = False) -> It
 
     Raises ValueError where there is no run, FileExistsInOutputError before anything is written.
     """
-    from actors.supervisor.reporting import run_folder_integrity, run_tables
-    from actors.supervisor.reporting.formatting import counted
+    from actors.supervisor.reporting.run_data import run_folder_integrity, run_tables
+    from actors.supervisor.reporting.run_data.formatting import counted
 
     run_folder_integrity.check_readable(run_dir)
     paths = {table: folder / f"{table}.{form}" for table in ORDERS}

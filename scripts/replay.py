@@ -2,8 +2,9 @@
 
 The verdicts go through the pure search in the order in which they were recorded.  Each choice of a
 node, each window, each seed and each request to a model must equal the stored one, and each node
-must agree with its attempt.  Exit status: 0 all agree, 1 something differs (a line each), 2 RUN
-can't be used.  Nothing is written, no model is asked and no candidate is run.
+must agree with its attempt.  A request that another version of the prompts wrote is no difference:
+one line counts those.  Exit status: 0 all agree, 1 something differs (a line each), 2 RUN can't be
+used.  Nothing is written, no model is asked and no candidate is run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=(__doc__ or "").split("\n\n", 1)[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     run = parser.parse_args(arguments).run
     exit_when_reader_closes()
     try:
@@ -50,16 +52,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(run: Path) -> Iterator[str]:
     """Yield what differs in a run, one line each; raise ValueError when it can't be read."""
+    from actors.agents.requests.request_version import request_version
     from actors.coordinator.replay.verify import RunVerifier
     from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
     from actors.coordinator.storage.store import Store
-    from actors.supervisor.reporting import run_folder_integrity
-    from actors.supervisor.reporting.formatting import counted
+    from actors.supervisor.reporting.run_data import run_folder_integrity
+    from actors.supervisor.reporting.run_data.formatting import counted
     from protocol import settings as settings_file
 
     run_folder_integrity.check_readable(run)
     settings = settings_file.read(run)
     database = ReadOnlyDatabase(run)
+    others: Counter[str] = Counter()  # requests of other versions of the prompts
     try:
         for task, _, _ in Store(database).tasks():
             verifier = RunVerifier(database, task, settings)
@@ -68,15 +72,35 @@ def compare(run: Path) -> Iterator[str]:
             for recorded in verifier.recorded_requests():
                 requests += 1
                 reason = request_difference(recorded, settings)
-                if reason:
+                if reason and recorded.version == request_version():
                     yield f"{recorded.work}: {reason}"
+                elif reason:
+                    others[recorded.version] += 1
             print(
                 f"{task.name}: looked at {counted(len(verifier.nodes), 'node')},"
                 f" {counted(len(verifier.decisions), 'decision')}"
                 f" and {counted(requests, 'request')}"
             )
+        for version, count in others.items():
+            print(other_version_line(version, count))
     finally:
         database.close()
+
+
+def other_version_line(version: str, count: int) -> str:
+    """Return what is known of requests that this version of the prompts writes otherwise."""
+    from actors.agents.requests.request_version import request_version
+    from actors.supervisor.reporting.run_data.formatting import counted
+
+    if not version:
+        return (
+            f"{counted(count, 'request')} not compared: this version writes other texts, and the"
+            " run is too old to say which version of the prompts wrote its own"
+        )
+    return (
+        f"{counted(count, 'request')} not compared: the prompts of this version"
+        f" ({request_version()}) differ from the run's ({version})"
+    )
 
 
 def request_difference(recorded: RecordedRequest, settings: Settings) -> str:

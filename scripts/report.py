@@ -15,10 +15,11 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands
     from actors.exit_status import ExitStatus
-    from actors.supervisor.reporting import html_report, run_folder_integrity
+    from actors.supervisor.reporting.report import html_report
+    from actors.supervisor.reporting.run_data import run_folder_integrity
 
     parser = OneLineParser(prog=typed_command("report"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     run = parser.parse_args(arguments).run
     exit_when_reader_closes()
     try:

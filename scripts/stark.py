@@ -11,9 +11,10 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from actors.cli import exit_when_reader_closes
+from actors.cli import discard_unflushed_output, exit_when_reader_closes
 from actors.commands import BY_NAME, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
 from actors.exit_status import ExitStatus
 from actors.installation import SUPERVISOR
@@ -45,7 +46,9 @@ def supervise(arguments: Sequence[str]) -> None:
     except SystemExit as exit_request:
         if not exit_request.code and set(arguments) & {"-h", "--help"}:
             exit_when_reader_closes()
-            print(overview(), flush=True)
+            with suppress(OSError):  # no room for it; argparse, too, ends with 0 then
+                print(overview(), flush=True)
+            discard_unflushed_output()
         raise
 
 

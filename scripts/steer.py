@@ -34,7 +34,7 @@ from protocol.directives import (
     submit_directive,
     waiting_directives,
 )
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.settings import FILE_NAME
 from protocol.user_files import read_text
 

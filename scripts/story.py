@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     from actors.exit_status import ExitStatus
 
     parser = OneLineParser(prog=typed_command("story"), description=with_typed_commands(__doc__))
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
     parsed = parser.parse_args(arguments)
     exit_when_reader_closes()
@@ -89,7 +89,7 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
 
 
 def _open(folder: Path) -> sqlite3.Connection:
-    from actors.supervisor.reporting import run_folder_integrity
+    from actors.supervisor.reporting.run_data import run_folder_integrity
 
     run_folder_integrity.check_readable(folder)
     return run_folder_integrity.open_read_only(folder)
@@ -289,7 +289,7 @@ def _verdict_text(blob: bytes, score_us: float | None, label: str) -> str:
     """Return a verdict as text; its time is on the clock of the task's reference."""
     import msgspec
 
-    from actors.supervisor.reporting import formatting
+    from actors.supervisor.reporting.run_data import formatting
     from protocol.values import Verdict
 
     verdict = msgspec.msgpack.decode(blob, type=Verdict)

@@ -42,8 +42,10 @@ def parser() -> ArgumentParser:
     from actors.commands import typed_command, with_typed_commands
 
     made = OneLineParser(prog=typed_command("watch"), description=with_typed_commands(__doc__))
-    made.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run directory")
-    made.add_argument("--port", type=_port, default=0, metavar="N", help="0, a free one")
+    made.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run folder")
+    made.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="the port (default: a free one)"
+    )
     made.add_argument(
         "--host", default="127.0.0.1", help="another address of this machine; it needs TLS"
     )

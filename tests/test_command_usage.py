@@ -90,6 +90,12 @@ def test_every_command_refuses_an_unknown_flag(command: tuple[str, ...]) -> None
     assert "--such-a-flag" in lines[0] or "are required" in lines[0]
 
 
+def test_a_task_that_the_cards_are_chosen_for_is_missing() -> None:
+    """The line names the file and what is wrong with it."""
+    refused = run_process(["scripts/cards.py", "choose", "--task", "absent.py"], TOP)
+    assert (2, ["can't use absent.py: No such file or directory"]) == refused
+
+
 def test_tickets_of_a_missing_folder() -> None:
     """A mistyped folder is reported as missing, not as a run without tickets."""
     refused = run_process(["scripts/tickets.py", "absent"], TOP)
@@ -103,3 +109,13 @@ def test_a_reader_that_stops_early_causes_no_traceback() -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ("", 1) == (piped.stderr, len(piped.stdout.splitlines()))
+
+
+def test_help_that_a_full_disk_does_not_take_causes_no_traceback() -> None:
+    """`stark --help > full-disk` ends as argparse's own help does there."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "scripts/stark.py", "--help"],
+            cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert ("", 0) == (done.stderr, done.returncode)

@@ -31,6 +31,8 @@ STEP = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
 MODULE = re.compile(r"python3? -m ((?:actors|scripts|tests)[\w.]*)")
 PLACEHOLDER = re.compile(r"^[./]|BACKEND|NAME|TASK|RUN|NNN")  # a user's path, or one of many
 DECISION = re.compile(r"^- \[(\d{3})\]\(([^)\s]+)\) (.*)$", re.MULTILINE)
+SUCCESSOR = re.compile(r"^(Replaced|Replaced in part|Extended) by \[(\d{3})\]", re.MULTILINE)
+MARK = re.compile(r"(replaced|replaced in part|extended) by (\d{3}(?: and \d{3})*)")
 FIRST_CELL = re.compile(r"^\|((?:\\\||[^|\n])*)\|", re.MULTILINE)  # of a row of a table
 README_LINES, README_COLUMNS = 100, 130
 LAW = re.compile(r"evaluation-laws\.md,? law (\d+)|\blaw (\d+)\b")
@@ -157,11 +159,16 @@ def test_the_architecture_has_its_three_flows() -> None:
     assert len(STEP.findall(text)) > 60
 
 
+def decisions() -> dict[str, str]:
+    """Return the text of each decision by its number."""
+    paths = (TOP / "docs/decisions").glob("[0-9]*.md")
+    return {path.name[:3]: path.read_text(encoding="utf-8") for path in paths}
+
+
 def test_every_decision_is_listed_with_its_title() -> None:
     """docs/decisions/README.md lists each decision once; every list of decisions has the titles."""
     titles = {
-        path.name[:3]: path.read_text(encoding="utf-8").partition("\n")[0].partition(": ")[2]
-        for path in (TOP / "docs/decisions").glob("[0-9]*.md")
+        number: text.partition("\n")[0].partition(": ")[2] for number, text in decisions().items()
     }
     listed = {
         page: DECISION.findall((TOP / page).read_text(encoding="utf-8"))
@@ -175,8 +182,22 @@ def test_every_decision_is_listed_with_its_title() -> None:
         (page, number, title)
         for page, found in listed.items()
         for number, _, title in found
-        if title != titles[number]
+        if MARK.split(title)[0].removesuffix(" (") != titles[number]
     ]
+
+
+def test_the_list_of_decisions_says_which_were_replaced() -> None:
+    """A decision that begins with its successors has them in the list, and no other has any."""
+    listed = DECISION.findall((TOP / "docs/decisions/README.md").read_text(encoding="utf-8"))
+    marks = {
+        number: {(kind, by) for kind, all_by in MARK.findall(title) for by in all_by.split(" and ")}
+        for number, _, title in listed
+    }
+    begins_with = {
+        number: {(kind.lower(), by) for kind, by in SUCCESSOR.findall(text)}
+        for number, text in decisions().items()
+    }
+    assert begins_with == marks
 
 
 def unlisted(readme: Path) -> Iterator[str]:

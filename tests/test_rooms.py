@@ -64,7 +64,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "actors/watch": {
         "msgspec", "starlette", "uvicorn",
-        "protocol", "actors.supervisor.reporting", "actors.cli",
+        "protocol", "actors.supervisor.reporting", "actors.supervisor.page", "actors.cli",
     },
 }  # fmt: skip
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
@@ -87,6 +87,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/release": [{"guard"}],
     "actors/ship": [{"package_texts"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
+    "actors/supervisor/reporting": [{"screens", "report"}, {"feed"}, {"run_data"}],
     "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.
@@ -100,7 +101,7 @@ ONLY_HERE = {
         "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",
-        "actors/evaluator/devices/device.py",
+        "actors/evaluator/devices/device_description.py",
         "prompts/examples",
         "scripts/benchmarks",
     },

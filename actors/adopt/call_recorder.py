@@ -93,6 +93,18 @@ def recorded_calls(
             recorder.settle()
 
 
+def calls_ms(
+    model: torch.nn.Module,
+    groups: Mapping[str, Iterable[str]],
+    device: torch.device,
+    run: Callable[[], object],
+) -> dict[str, float]:
+    """Return the time of each group's calls while `run` runs."""
+    with recorded_calls(model, groups, device) as calls:
+        run()
+    return {name: found.us / 1e3 for name, found in calls.items()}
+
+
 class _Recorder:
     """The hooks of one group."""
 

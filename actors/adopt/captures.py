@@ -18,6 +18,7 @@ import torch
 
 from actors.adopt.call_layouts import CallKind, call_kind, layout_of, tensors_of
 from actors.adopt.errors import first_line
+from actors.adopt.model_state import version_of
 from actors.adopt.stage_folder import StageFolder
 from protocol.layouts import Layout, Leaf, Nest
 
@@ -199,14 +200,17 @@ class _Effects:
 
     def __init__(self, module: torch.nn.Module, given: Any) -> None:
         self._module = module
-        self._inputs = [(tensor, tensor._version) for tensor in tensors_of(given)]
+        self._inputs = [(tensor, version_of(tensor)) for tensor in tensors_of(given)]
+        inference = (tensor for tensor, _ in self._inputs if tensor.is_inference())
+        self._copies = [(tensor, tensor.clone()) for tensor in inference]
         self._given, self._items = given, _items(given)
         self._random = _random_state()
         self._attributes = self._state()
 
     def found(self, output: Any) -> str:
         """Return the first effect as a clause; "" when there is none."""
-        if any(tensor._version != version for tensor, version in self._inputs):
+        is_changed = any(version_of(tensor) != version for tensor, version in self._inputs)
+        if is_changed or not all(torch.equal(*pair) for pair in self._copies):
             return "it changes its input in place"
         if _items(self._given) != self._items:
             return "it changes a list or a dict that it is given"
@@ -226,7 +230,7 @@ class _Effects:
         found: list[object] = []
         for part in self._module.modules():
             for value in (*part._parameters.values(), *part._buffers.values()):
-                found.append((id(value), -1 if value is None else value._version))
+                found.append((id(value), -1 if value is None else version_of(value)))
             for key, value in vars(part).items():
                 if not key.startswith("_"):
                     size = len(value) if isinstance(value, list | dict | set) else 0

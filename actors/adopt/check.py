@@ -15,12 +15,14 @@ import msgspec
 import torch
 
 from actors.adopt.accuracy import TRUTH_RUNS, Accuracy, Truth
-from actors.adopt.call_recorder import recorded_calls
+from actors.adopt.call_costs import call_cost, cost_words, recorded_call
+from actors.adopt.call_recorder import calls_ms, recorded_calls
 from actors.adopt.check_result import Check, Trial, changed_figure
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.fitted_states import DroppedError, FittedStates
+from actors.adopt.gain_limits import NoGainError, possible_gain, refuse_gain
 from actors.adopt.host_clocks import working_seconds
 from actors.adopt.look import Look, each_step, opened_model
 from actors.adopt.memory_peak import peak_of
@@ -38,8 +40,6 @@ NO_TIME = "the time for the check was over before it was tried (--max-minutes)"
 PROGRESS = "check.progress"  # the winners that are being tried: read after a crash
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20
-CEILING_SLACK = 1.1  # shares are measured, too
-WIDE = 0.2  # an interval that may hide a gain worth having
 SHOWN_GROUPS = 12  # whose time before and after is measured
 
 
@@ -77,7 +77,7 @@ class _CheckStage:
         self._batches = self._file.batches(record.batches)
         self._device = device_of(self._model, self._batches)
         self._steps = each_step(self._file, self._model, self._batches)
-        self._state = KeptState(self._model)
+        self._state = KeptState(self._model, self._batches)
         self._run = repeatable(self._steps, self._state)
         self._fitted = FittedStates(self._package, self._model)
         # Of sets of winners: what was measured for one set is not measured again.
@@ -103,7 +103,7 @@ class _CheckStage:
             graphs_before=self._graphs_before,
             quality_before=self._quality_before,
         )
-        return self._whole(result) if result.kept else result
+        return self._whole(result) if result.kept else self._under_regime(result)
 
     def _measure_original(self) -> None:
         """Measure what the winners are compared with."""
@@ -147,21 +147,41 @@ class _CheckStage:
             gain = self._gain([], result.kept)
         else:
             gain = alone
-        accuracy = self._accuracy(result.kept)
-        memory, graphs = self._costs_of(result.kept)
-        quality = self._quality(result.kept)
-        module_ms = self._module_ms(result.kept)
-        self._fitted.only([])
+        ceiling = self._ceiling(result.kept)
+        result = self._with_figures(msgspec.structs.replace(result, gain=gain, ceiling=ceiling))
         regimes = [
             self._regime_gain(regime.name, result.kept)
             for regime in self._look.regimes
             if regime.name != "eager" and regime.step_ms is not None
         ]
+        return msgspec.structs.replace(result, regimes=regimes)
+
+    def _under_regime(self, result: Check) -> Check:
+        """Keep winners that bring eager nothing, if they bring the fastest regime something."""
+        names = [trial.name for trial in result.trials if trial.has_no_gain]
+        regime = self._look.fastest_regime
+        if not names or regime == "eager":
+            return result
+        names, _ = sound_subset(names, self._problem)
+        found = self._regime_gain(regime, names)
+        result = msgspec.structs.replace(result, regimes=[found])
+        if not names or not found.is_faster:
+            return result
+        trials = [
+            msgspec.structs.replace(trial, kept=trial.name in names) for trial in result.trials
+        ]
+        result = msgspec.structs.replace(result, kept=names, trials=trials, regime=regime)
+        return self._with_figures(msgspec.structs.replace(result, gain=found.gain))
+
+    def _with_figures(self, result: Check) -> Check:
+        """Return a result with the figures of its kept winners besides their gain."""
+        accuracy = self._accuracy(result.kept)
+        memory, graphs = self._costs_of(result.kept)
+        quality = self._quality(result.kept)
+        module_ms = self._module_ms(result.kept)
+        self._fitted.only([])
         return msgspec.structs.replace(
             result,
-            gain=gain,
-            ceiling=self._ceiling(result.kept),
-            regimes=regimes,
             accuracy=accuracy,
             memory_after=memory,
             graphs_after=graphs,
@@ -190,7 +210,7 @@ class _CheckStage:
         trial = Trial(name=name, kept=False)
         try:
             expected, part = self._calls_of(task)
-            ceiling = max(self._possible([task]), amdahl(part))
+            ceiling = max(possible_gain(self._look, [task]), amdahl(part))
             count = sum(expected.values())
             trial = msgspec.structs.replace(trial, ceiling=ceiling, expected_calls=count)
             accuracy = self._accuracy([name])
@@ -204,7 +224,7 @@ class _CheckStage:
             self._refuse_costs([name])
             gain = self._gain([], [name])
             trial = msgspec.structs.replace(trial, alone=gain)
-            _refuse_gain(gain, ceiling, task.share)
+            self._refuse_gain(gain, ceiling, task)
         except DroppedError as dropped:
             self._say(f"dropped: {name}: {dropped}")
             return msgspec.structs.replace(trial, reason=str(dropped))
@@ -217,6 +237,20 @@ class _CheckStage:
             self._fitted.only([])
         self._say(f"alone: {name}: {gain.describe()}, at most {ceiling:.2f}× is possible")
         return msgspec.structs.replace(trial, kept=True)
+
+    def _refuse_gain(self, gain: Gain, ceiling: float, task: TakenTask) -> None:
+        """Raise DroppedError for a gain that is not believed; on a card with a call's costs."""
+        try:
+            refuse_gain(gain, ceiling, task.share)
+        except NoGainError as error:
+            if self._device.type != "cuda":
+                raise
+            self._fitted.only([])
+            call = recorded_call(self._model, task.sites[0], task.cases[0].kind, self._run)
+            before = call_cost(call)
+            self._fitted.only([task.name])
+            words = cost_words(before, call_cost(call), self._look)
+            raise NoGainError(f"{error}; {words}") from error
 
     def _stack(self, good: Sequence[Trial]) -> list[Trial]:
         """Drop those that spoil the whole, then add the others one by one, the best first."""
@@ -322,36 +356,23 @@ class _CheckStage:
         """Return what winners together could bring at most: their modules take no time."""
         tasks = [self._tasks[name] for name in names]
         parts = sum(self._calls_of(task)[1] for task in tasks)
-        return max(self._possible(tasks), amdahl(min(parts, 1.0)))
-
-    def _possible(self, tasks: Sequence[TakenTask]) -> float:
-        """Return what tasks could bring by their shares.
-
-        In a training step what belongs to no module may be their backward, and its Python.
-        """
-        share = sum(task.share for task in tasks)
-        busy = self._look.busy
-        if any(task.gradients for task in tasks):
-            return amdahl(min((share + self._look.outside_share) * busy + 1 - busy, 1.0))
-        return amdahl(min(share * busy, 1.0))
+        return max(possible_gain(self._look, tasks), amdahl(min(parts, 1.0)))
 
     def _module_ms(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return the time of the largest groups of modules in a step, before and after."""
-        fitted = [f"{site}." for name in names for site in self._tasks[name].sites]
+        fitted = tuple(f"{site}." for name in names for site in self._tasks[name].sites)
         groups = {
             group.name: sites
             for group in self._look.groups[:SHOWN_GROUPS]
-            if (sites := [site for site in group.sites if not site.startswith(tuple(fitted))])
+            if (sites := [site for site in group.sites if not site.startswith(fitted)])
         }
         found = []
         for state in ([], names):
             self._fitted.only(state)
             self._state.restore()
-            with recorded_calls(self._model, groups, self._device) as calls:
-                self._run()
-            steps = len(self._batches)
-            found.append({name: calls[name].us / 1e3 / steps for name in groups})
-        return {name: (found[0][name], found[1][name]) for name in groups}
+            found.append(calls_ms(self._model, groups, self._device, self._run))
+        steps = len(self._batches)
+        return {name: (found[0][name] / steps, found[1][name] / steps) for name in groups}
 
     def _calls_of(self, task: TakenTask) -> tuple[dict[str, int], float]:
         """Return the calls that a winner takes in a pass, by module, and their part of its time."""
@@ -378,17 +399,3 @@ class _CheckStage:
     def _begin(self, names: Sequence[str]) -> None:
         """Note which winners are tried, for the case that the process dies."""
         self._folder.write(PROGRESS, list(names))
-
-
-def _refuse_gain(gain: Gain, ceiling: float, share: float) -> None:
-    """Raise DroppedError for a gain that is not there, or that can't be."""
-    if gain.low <= 1.0:
-        word = "slower" if gain.high < 1.0 else "no gain beyond noise"
-        is_wide = gain.low < 1.0 < gain.high and gain.high - gain.low > WIDE
-        advice = " (the machine is busy: --seconds 60 measures longer)" if is_wide else ""
-        raise DroppedError(f"{word}: {gain.describe()}{advice}")
-    if gain.low > ceiling * CEILING_SLACK:
-        raise DroppedError(
-            f"the step becomes {gain.describe()} faster, and the module is only {share:.0%} of it"
-            f" (at most {ceiling:.2f}×): something else changed"
-        )

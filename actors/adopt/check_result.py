@@ -25,6 +25,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     kernel_calls: int = 0  # in one pass over all batches
     expected_calls: int = 0
 
+    @property
+    def has_no_gain(self) -> bool:
+        """Whether nothing is wrong with a winner, but the step is not faster."""
+        return self.alone is not None and self.alone.low <= 1.0
+
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """check.json."""
@@ -33,6 +38,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[str]
     trials: list[Trial]
     gain: Gain | None  # of all kept winners; null where none is
+    regime: str = "eager"  # in which that gain was measured
     ceiling: float = 0.0  # what all kept winners together could bring at most
     regimes: list[RegimeGain] = msgspec.field(default_factory=list)
     accuracy: Accuracy | None = None

@@ -67,7 +67,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[str, ...]
     structure: str
     layouts: tuple[Layout, ...]  # of the calls that the kernel takes
-    output: Layout  # its nesting
+    results: tuple[Layout, ...]  # what the module returns for each of them
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     state: dict[str, str]
@@ -273,7 +273,7 @@ def _write_package(
                 sites=task.sites,
                 structure=structure(model.get_submodule(task.sites[0])),
                 layouts=tuple(task.cases[number].kind.layout for number in winner.cases),
-                output=task.cases[0].output,
+                results=tuple(task.cases[number].output for number in winner.cases),
                 inputs=task.inputs,
                 outputs=task.outputs,
                 state=task.state,

@@ -43,12 +43,23 @@ class ModelFile:
                 f"{self.path}: build() returned a {type(model).__name__}, expected a"
                 " torch.nn.Module"
             )
-        if hasattr(model, "_orig_mod") or model._compiled_call_impl is not None:
-            raise AdoptError(
-                f"{self.path}: build() returned a compiled model; return it as it is before"
-                " torch.compile (--regime compile measures that)"
-            )
+        self._refuse_unfit(model)
         return model
+
+    def _refuse_unfit(self, model: torch.nn.Module) -> None:
+        """Raise AdoptError for a model whose modules can't be looked at as they are."""
+        for path, part in model.named_modules():
+            which = f"a model with a compiled part ({path})" if path else "a compiled model"
+            if "_orig_mod" in part._modules or part._compiled_call_impl is not None:
+                raise AdoptError(
+                    f"{self.path}: build() returned {which}; return it as it is before"
+                    " torch.compile (--regime compile measures that)"
+                )
+            if any(torch.nn.parameter.is_lazy(each) for each in part._parameters.values()):
+                raise AdoptError(
+                    f"{self.path}: build() returned a model whose {path or type(part).__name__} has"
+                    " no shapes yet (a lazy module): call the model once in build()"
+                )
 
     def batches(self, count: int) -> list[Batch]:
         """Return the first `count` batches; raise AdoptError when there are none."""
@@ -125,6 +136,15 @@ def explained(error: BaseException, file: Path) -> str:
     if any(word in str(error).lower() for word in NETWORK_WORDS):
         return f"{said} (it needs the network or access to a repository: fetch the files before)"
     return said
+
+
+def is_raised_by(error: BaseException, file: Path) -> bool:
+    """Whether the user's code raised an error: it went through `file`, and began in no file here.
+
+    A step calls this project's hooks, too: what these raise is a fault of ours.
+    """
+    files = [Path(each.filename).resolve() for each in traceback.extract_tb(error.__traceback__)]
+    return file.resolve() in files and Path(__file__).resolve().parent not in files[-1].parents
 
 
 def is_out_of_memory(error: BaseException) -> bool:

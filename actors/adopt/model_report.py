@@ -8,7 +8,7 @@ from typing import TypeVar
 from actors.adopt.check_result import Check, Trial
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import Fit
-from actors.adopt.look import Look, ms_text
+from actors.adopt.look import Look, compile_mode, ms_text
 from actors.adopt.site_groups import amdahl
 from actors.adopt.stage_folder import ModelRecord, StageFolder
 from actors.adopt.taken_tasks import Take, TakenTask
@@ -30,12 +30,24 @@ def verdict_line(check: Check) -> str:
         reasons = [f"{trial.name}: {trial.reason}" for trial in check.trials]
         return f"Nothing is kept: {'; '.join(reasons) or 'there was no winner'}."
     names = ", ".join(check.kept)
+    if check.regime != "eager":
+        return (
+            f"With {names} a pass under {regime_text(check.regime)} takes"
+            f" {ms_text(check.gain.after_ms)} instead of {ms_text(check.gain.before_ms)}:"
+            f" {check.gain.describe()}. Eager, the step is not faster."
+        )
     if check.gain.low <= 1.0:
         return f"With {names} the step is not faster beyond noise: {check.gain.describe()}."
     return (
         f"With {names} a pass takes {ms_text(check.gain.after_ms)} instead of"
         f" {ms_text(check.gain.before_ms)}: {check.gain.describe()}."
     )
+
+
+def regime_text(name: str) -> str:
+    """Return how a user runs the model in a regime."""
+    mode = compile_mode(name)
+    return f"torch.compile(model{f', mode={mode!r}' if mode else ''})"
 
 
 def no_winner_line(folder: StageFolder) -> str:
@@ -146,6 +158,8 @@ class _Report:
             found = fitted.get(regime.name)
             if found is not None and found.gain is not None:
                 yield f"The same with the winners: {found.gain.describe()} of that."
+                if not found.engaged:
+                    yield "Their kernels did not run in it: they have limits (see report())."
             elif found is not None:
                 yield f"The same with the winners: not measured: {found.problem}"
             yield ""
@@ -182,7 +196,9 @@ class _Report:
 def _whole(check: Check) -> Iterator[str]:
     """Yield lines about time, accuracy, memory, graphs and quality of the fitted model."""
     if check.gain is not None:
-        yield f"- Time: {check.gain.describe()}, at most {check.ceiling:.2f}× was possible."
+        where = f" under {check.regime}" if check.regime != "eager" else ""
+        most = f", at most {check.ceiling:.2f}× was possible" if check.ceiling else ""
+        yield f"- Time: {check.gain.describe()}{where}{most}."
     if check.accuracy is not None:
         found = check.accuracy
         yield (

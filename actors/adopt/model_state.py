@@ -1,7 +1,7 @@
 """The values of a model's tensors, kept so that a step which changes them can be repeated.
 
-A training step updates parameters, and a batch norm its statistics.  Comparisons need every step
-to begin with the same values.
+A training step updates parameters, a batch norm its statistics, and some models their inputs.
+Comparisons need every step to begin with the same values.
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from actors.adopt.call_layouts import tensors_of
+from actors.adopt.model_file import Batch
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Return a number that changes with a tensor's values; a tensor of inference mode has none."""
+    return -1 if tensor.is_inference() else tensor._version
+
 
 class KeptState:
-    """The tensors of a model; copies exist only for a model whose steps change them."""
+    """The tensors of a model and its batches; copies exist only where steps change some of them."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, batches: Sequence[Batch] = ()) -> None:
         """Note the tensors' versions; `settle` decides after a first step."""
-        self._model = model
-        self._versions = [tensor._version for tensor in self._tensors()]
+        self._model, self._batches = model, batches
+        self._versions = list(map(version_of, self._tensors()))
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._gradients: list[tuple[torch.nn.Parameter, torch.Tensor | None]] = []
 
@@ -28,7 +36,7 @@ class KeptState:
 
     def settle(self) -> None:
         """Keep the values as they are now, if they or gradients have changed since construction."""
-        changed = [tensor._version for tensor in self._tensors()] != self._versions
+        changed = list(map(version_of, self._tensors())) != self._versions
         if changed or any(each.grad is not None for each in self._model.parameters()):
             self.keep()
 
@@ -49,6 +57,7 @@ class KeptState:
     def _tensors(self) -> Iterator[torch.Tensor]:
         yield from self._model.parameters()
         yield from self._model.buffers()
+        yield from tensors_of(self._batches)
 
 
 def repeatable(steps: Sequence[Callable[[], object]], state: KeptState) -> Callable[[], None]:

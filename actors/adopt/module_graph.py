@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from actors.adopt.errors import first_line
-from actors.adopt.operation_text import UntranslatableError, operation_name
+from actors.adopt.operation_text import INFIX, UntranslatableError, operation_name
 
 MOST_LITERALS = 64  # elements of a constant tensor that is written out
 VIEWS = frozenset(
@@ -55,27 +56,55 @@ def module_graph(
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            program = torch.export.export(module, args, kwargs, strict=False)
+            program, owner = _exported(module, args, kwargs)
         except Exception as error:  # the user's forward is run; anything may be raised
             reason = first_line(error, 160)
             raise UntranslatableError(
                 f"torch.export can't follow its forward ({reason})"
             ) from error
         try:
-            return _Reader(program).graph()
+            return _Reader(program, owner).graph()
         except ChangeInPlaceError:
             # torch writes the changes as new values; the text is longer and has more names.
-            return _Reader(program.run_decompositions({})).graph()
+            return _Reader(program.run_decompositions({}), owner).graph()
+
+
+def _exported(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, str]:
+    """Return the exported program, and what the paths of the module's tensors begin with in it."""
+    leaves, structure = tree_flatten((args, kwargs))
+    if not any(isinstance(leaf, torch.dtype) for leaf in leaves):
+        return torch.export.export(module, args, kwargs, strict=False), ""
+    rest = tuple(leaf for leaf in leaves if not isinstance(leaf, torch.dtype))
+    wrapped = _WithDtypes(module, leaves, structure)
+    return torch.export.export(wrapped, rest, strict=False), "inner."
+
+
+class _WithDtypes(torch.nn.Module):
+    """A module with the dtypes among its arguments in place: torch.export takes no dtype."""
+
+    def __init__(self, module: torch.nn.Module, leaves: list[Any], structure: Any) -> None:
+        super().__init__()
+        self.inner = module
+        self._leaves, self._structure = leaves, structure
+
+    def forward(self, *given: Any) -> Any:
+        rest = iter(given)
+        leaves = [leaf if isinstance(leaf, torch.dtype) else next(rest) for leaf in self._leaves]
+        args, kwargs = tree_unflatten(leaves, self._structure)
+        return self.inner(*args, **kwargs)
 
 
 class _Reader:
     """Reads one exported program."""
 
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: Any, owner: str) -> None:
         self._program = program
         self._nodes: list[fx.Node] = list(copy.deepcopy(program.graph).nodes)
         signature = program.graph_signature
-        self._state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        self._state = {name: path.removeprefix(owner) for name, path in state.items()}
         self._lifted = dict(signature.inputs_to_lifted_tensor_constants)
         changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
         if changed:
@@ -173,7 +202,21 @@ def _is_idle(node: fx.Node) -> bool:
         is_equal = before is not None and after is not None and before.dtype == after.dtype
         is_equal = is_equal and before.device == after.device
         return is_equal and before.stride() == after.stride() and True not in node.args[1:]
+    if name in ("expand", "expand_as"):
+        return bool(node.users) and all(_is_broadcast(node, user) for user in node.users)
     return False
+
+
+def _is_broadcast(node: fx.Node, user: fx.Node) -> bool:
+    """Whether an operator gives an expanded tensor this shape anyway: `x / norm.expand_as(x)`."""
+    if not isinstance(user.target, torch._ops.OpOverload) or user.kwargs:
+        return False
+    name = ".".join(operation_name(user))
+    if name not in INFIX or name.startswith("matmul"):
+        return False
+    shape = node.meta["val"].shape
+    others = [each for each in user.all_input_nodes if each is not node]
+    return any(each.meta["val"].shape == shape for each in others)
 
 
 def _needed(outputs: list[fx.Node]) -> set[fx.Node]:

@@ -89,6 +89,8 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
 
     try:
         for path, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # it takes no hooks; its time is that of the module around it
             handles.append(module.register_forward_pre_hook(enter(path), prepend=True))
             handles.append(module.register_forward_hook(leave))
         yield

@@ -59,11 +59,16 @@ METHODS = frozenset(
             "narrow",
             "type_as",
             "detach",
+            "expand_as",
         ),
     ]
 )
 FACTORIES = ("arange", "zeros", "ones", "full", "empty", "scalar_tensor")
-RENAMED = {"split_with_sizes.default": "torch.split", "numpy_T.default": "torch.t"}
+RENAMED = {
+    "split_with_sizes.default": "torch.split",
+    "numpy_T.default": "torch.t",
+    "linalg_vector_norm.default": "torch.linalg.vector_norm",
+}
 
 
 def operation_text(node: fx.Node) -> str:

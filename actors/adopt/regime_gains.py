@@ -26,6 +26,11 @@ class RegimeGain(msgspec.Struct, frozen=True, kw_only=True):
     engaged: int = 0  # calls of kernels while it was traced, warmed up and timed
     problem: str = ""  # why it was not measured
 
+    @property
+    def is_faster(self) -> bool:
+        """Whether the model is faster with the winners, and their kernels ran."""
+        return self.gain is not None and self.gain.low > 1.0 and self.engaged > 0
+
 
 def regime_gain(
     name: str,

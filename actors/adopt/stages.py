@@ -12,16 +12,17 @@ from pathlib import Path
 
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart, dropped_before
+from actors.adopt.errors import AdoptError
 from actors.adopt.fit import PACKAGE, NoWinnerError, fit, has_winner
 from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
-from actors.adopt.model_file import ModelFile
+from actors.adopt.model_file import ModelFile, explained, is_raised_by
 from actors.adopt.model_report import (
     no_winner_line,
     refused_lines,
     report_text,
     verdict_line,
 )
-from actors.adopt.stage_folder import StageFolder
+from actors.adopt.stage_folder import ModelRecord, StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_runs import run_tasks
@@ -35,7 +36,26 @@ RUNS_PART = 0.6  # of what is left then is for the runs of the tasks
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the stage that was asked for; raise AdoptError with one line."""
-    return int(STAGES[arguments.stage](arguments))
+    try:
+        return int(STAGES[arguments.stage](arguments))
+    except AdoptError:
+        raise
+    except Exception as error:  # the user's model may raise in any step, and anything
+        file = _model_file(arguments)
+        if file is None or not is_raised_by(error, file):
+            raise
+        raise AdoptError(f"a step raised {explained(error, file)}") from error
+
+
+def _model_file(arguments: argparse.Namespace) -> Path | None:
+    """Return the user's file; None where it is not known."""
+    if "model" in arguments:
+        return Path(arguments.model)
+    try:
+        record = StageFolder(arguments.folder).read("model.json", ModelRecord, "adopt.py look")
+    except AdoptError:
+        return None
+    return Path(record.path)
 
 
 def say(line: str) -> None:

@@ -68,7 +68,7 @@ def take_parts(
 
 def model_steps(file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]) -> ModelSteps:
     """Run the model once, and return how it is run: every step begins with the same values."""
-    state = KeptState(model)
+    state = KeptState(model, batches)
     trains = has_backward(file, model, batches[0])
     steps_of(file, model, batches)()
     state.settle()

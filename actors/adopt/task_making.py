@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import math
@@ -365,9 +366,10 @@ def weights_hash(module: torch.nn.Module) -> str:
     """Return the SHA-256 of a module's parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        dense = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(bytes(flat.untyped_storage())[: flat.numel()])
+        # Where it lies: `bytes(storage)` takes two microseconds for each byte.
+        digest.update((ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()))
     return digest.hexdigest()
 
 

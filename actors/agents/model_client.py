@@ -33,6 +33,7 @@ from actors.agents.replies.replies import (
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import problem_prompt
 from actors.agents.requests.request import Request
+from actors.agents.requests.request_version import request_version
 from actors.agents.retry import RetryingCaller, WorkCancelledError
 from actors.work_context import WorkContext
 from protocol.messages import CallsBlocked, HandedBack, ReplyUnusable, Result
@@ -135,6 +136,7 @@ class ModelClient:
             failpoints.hit("before-call")
             answered = self._person.ask(request, context) if self._person else None
             spooled = answered or self._caller.call(self.model, request, context)
+            spooled = msgspec.structs.replace(spooled, request_version=request_version())
             failpoints.hit("after-call")
             _log_call(spooled, context)
             try:

@@ -31,7 +31,7 @@ from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
 from protocol.messages import Drain, Heartbeat, HeartbeatAck
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import Settings
 from protocol.values import MIXED_BACKENDS, Task
 

@@ -26,7 +26,7 @@ import msgspec
 from actors.cli import OneLineParser
 from actors.commands import typed_command
 from actors.evaluator import judge_cli
-from actors.evaluator.devices import device
+from actors.evaluator.devices import device_description
 from actors.evaluator.sandbox import probe, scratch
 from actors.exit_status import ExitStatus
 from protocol import settings
@@ -53,7 +53,11 @@ def _level(text: str) -> int:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(prog=typed_command("evaluate"), description="Judges candidate kernels.")
+    parser = OneLineParser(
+        prog=typed_command("evaluate"),
+        description="Judge candidates of a task by hand: build, check, time.",
+        epilog="Exit status: 0 all are correct, 1 any other verdict, 2 usage, 4 could not judge.",
+    )
     _add_judge_arguments(parser)
     _add_actor_arguments(parser)
     return parser
@@ -70,9 +74,11 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         help="a file that defines ModelNew; may be given several times",
     )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
-    )
+    _add_rule_arguments(parser)
+    _add_machine_arguments(parser)
+
+
+def _add_rule_arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--precision",
         choices=get_args(settings.Precision),
@@ -100,6 +106,12 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         type=Path,
         metavar="FILE",
         help="check a correct candidate as a drop-in module and write its file to FILE",
+    )
+
+
+def _add_machine_arguments(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
     )
     parser.add_argument(
         "--min-sandbox", type=_level, metavar="N", help="refuse to run below this sandbox level"
@@ -137,13 +149,14 @@ def _add_task_arguments(parser: OneLineParser) -> None:
 
 
 def _add_actor_arguments(parser: OneLineParser) -> None:
-    parser.add_argument(
-        "--connect", metavar="ADDR", help="run as an actor: the coordinator's address"
+    group = parser.add_argument_group("as an actor of a run", "The supervisor writes these.")
+    group.add_argument("--connect", metavar="ADDR", help="the coordinator's address")
+    group.add_argument("--slot", default="evaluator-0", help="the supervised slot")
+    group.add_argument(
+        "--incarnation", default="", metavar="WORD", help="a new name for every process"
     )
-    parser.add_argument("--slot", default="evaluator-0", help="the supervised slot")
-    parser.add_argument("--incarnation", default="", help="a new name for every process")
-    parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
-    parser.add_argument(
+    group.add_argument("--run-dir", type=Path, default=Path(), metavar="DIR", help="the run folder")
+    group.add_argument(
         "--ticket", type=Path, metavar="FILE", help="the file with the evaluator's key"
     )
 
@@ -153,31 +166,36 @@ def main() -> int:
     arguments = _parser().parse_args()
     if arguments.connect:
         return _serve_run(arguments)
-    least = arguments.min_sandbox or 0
-    given = arguments.task is not None, bool(arguments.candidate)
-    if not all(given) and (any(given) or not least):
-        _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
-    if arguments.release is not None:
-        if len(arguments.candidate) > 1:
-            _parser().error("--release FILE takes one --candidate")
-        if arguments.release.exists():
-            _parser().error(f"--release {arguments.release}: it exists, and is not overwritten")
-        if not arguments.release.absolute().parent.is_dir():
-            _parser().error(f"--release {arguments.release}: there is no such folder")
-    kind = arguments.device or device.default_kind()
-    _require_level(least, kind)
-    if not any(given):  # the supervisor asks this before it makes a run
+    is_question = arguments.task is None and not arguments.candidate and arguments.min_sandbox
+    if not is_question:
+        _refuse_incomplete(arguments)
+    kind = arguments.device or device_description.default_kind()
+    _require_level(arguments.min_sandbox or 0, kind)
+    if is_question:  # the supervisor asks this before it makes a run
         return ExitStatus.DONE
+    return judge_cli.run(_judge_options(arguments, kind))
+
+
+def _refuse_incomplete(arguments: argparse.Namespace) -> None:
+    """End with one line where a file to judge is missing, or a file to write can't be written."""
+    if arguments.task is None or not arguments.candidate:
+        _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
+    release = arguments.release
+    if release is None:
+        return
+    if len(arguments.candidate) > 1:
+        _parser().error("--release FILE takes one --candidate")
+    if release.exists():
+        _parser().error(f"--release {release}: it exists, and is not overwritten")
+    if not release.absolute().parent.is_dir():
+        _parser().error(f"--release {release}: there is no such folder")
+
+
+def _judge_options(arguments: argparse.Namespace, kind: DeviceKind) -> judge_cli.JudgeOptions:
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
-    rules = settings.JudgeRules(
-        precision=arguments.precision,
-        require_custom_kernel=arguments.require_custom_kernel,
-        baselines=arguments.baselines,
-        import_paths=tuple(arguments.import_path),
-    )
-    options = judge_cli.JudgeOptions(
+    return judge_cli.JudgeOptions(
         task=arguments.task,
         candidates=tuple(arguments.candidate),
         shapes=arguments.shapes,
@@ -185,13 +203,17 @@ def main() -> int:
         backward=arguments.backward,
         device=kind,
         limits=limits,
-        min_level=least,
-        rules=rules,
+        min_level=arguments.min_sandbox or 0,
+        rules=settings.JudgeRules(
+            precision=arguments.precision,
+            require_custom_kernel=arguments.require_custom_kernel,
+            baselines=arguments.baselines,
+            import_paths=tuple(arguments.import_path),
+        ),
         json=arguments.json,
         profiled=arguments.profile,
         drop_in=arguments.release,
     )
-    return judge_cli.run(options)
 
 
 def _require_level(least: int, kind: DeviceKind) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Timer
 from types import FrameType
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +37,8 @@ from protocol.variant_lines import variant_lines
 
 MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
 WAIT_S = 5.0  # a shorter wait is not reported
+
+Found = TypeVar("Found", Reference, Verdict)
 
 
 class OutputClosedError(Exception):
@@ -130,47 +133,62 @@ def judge_files(options: JudgeOptions) -> int:
     task = read_task(
         options.task, options.device, options.shapes, options.dtypes, backward=options.backward
     )
-    rules = options.rules
-    try:
-        import_paths = checked_import_paths(
-            rules.import_paths, {task.name: (task.source, *task.modules.values())}
-        )
-    except ImportPathError as error:
-        raise InputFileError(str(error)) from error
-    sources = [(path, read(path, "candidate")) for path in options.candidates]
+    rules = _with_import_paths(options.rules, task)
+    sources = [read(path, "candidate") for path in options.candidates]
     judge = Judge(
         options.device,
         options.limits,
         scratch.scratch_for_process(),
-        rules=msgspec.structs.replace(rules, import_paths=import_paths),
+        rules=rules,
         min_level=options.min_level,
         log_line=_progress,
     )
-    status = ExitStatus.DONE
     waits = WaitNotice(_progress)
     try:
-        judge.prepare([source for _path, source in sources])
-        measured = judge.measure(task, waits)
-        if isinstance(measured, TaskProblem):
-            raise InputFileError(f"the task {options.task} can't be judged: {measured.reason}")
-        texts = [source for _path, source in sources]
-        verdicts = judge_all(judge, task, texts, profiled=options.profiled)
-        for (path, source), found in zip(sources, verdicts, strict=True):
-            if isinstance(found, TaskProblem):
-                raise InputFileError(f"the task {options.task} can't be judged: {found.reason}")
-            verdict = with_fact_lines(found, measured)
-            text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
-            _print_verdict(text)
-            drop_in = options.drop_in
-            if verdict.verdict is not Outcome.CORRECT or (
-                drop_in is not None
-                and not _release(judge, task, _kept_source(source, verdict), drop_in)
-            ):
-                status = ExitStatus.NEGATIVE
+        judge.prepare(sources)
+        measured = _required(judge.measure(task, waits), options.task)
+        is_done = _judge_sources(judge, task, measured, sources, options)
     finally:
         waits.close()
         judge.close()
-    return status
+    return ExitStatus.DONE if is_done else ExitStatus.NEGATIVE
+
+
+def _with_import_paths(rules: JudgeRules, task: Task) -> JudgeRules:
+    """Return the rules with absolute `import_paths`; raise `InputFileError` for a wrong one."""
+    texts = {task.name: (task.source, *task.modules.values())}
+    try:
+        return msgspec.structs.replace(
+            rules, import_paths=checked_import_paths(rules.import_paths, texts)
+        )
+    except ImportPathError as error:
+        raise InputFileError(str(error)) from error
+
+
+def _required(found: Found | TaskProblem, file: Path) -> Found:
+    """Return what the judge found; raise `InputFileError` where the task can't be judged."""
+    if isinstance(found, TaskProblem):
+        raise InputFileError(f"the task {file} can't be judged: {found.reason}")
+    return found
+
+
+def _judge_sources(
+    judge: Judge, task: Task, measured: Reference, sources: list[str], options: JudgeOptions
+) -> bool:
+    """Print each verdict; return whether all are correct, and the drop-in file is written."""
+    is_done = True
+    verdicts = judge_all(judge, task, sources, profiled=options.profiled)
+    for path, source, found in zip(options.candidates, sources, verdicts, strict=True):
+        verdict = with_fact_lines(_required(found, options.task), measured)
+        _print_verdict(
+            verdict_json(verdict) if options.json else _readable(path, verdict, measured)
+        )
+        if verdict.verdict is not Outcome.CORRECT:
+            is_done = False
+        elif options.drop_in is not None:
+            kept = _kept_source(source, verdict)
+            is_done = _release(judge, task, kept, options.drop_in) and is_done
+    return is_done
 
 
 def judge_all(

@@ -28,38 +28,7 @@ def verdict_figures(
     notes: Sequence[str],
 ) -> dict[str, str]:
     """Return the figures of a correct candidate: name -> text."""
-    left_out = (
-        f", {timed.disturbed_groups} disturbed ones left out" if timed.disturbed_groups else ""
-    )
-    waiting = timed.busy_groups - timed.throttled_groups
-    busy = f", {waiting} disturbed ones used: the machine was busy" if waiting > 0 else ""
-    if timed.throttled_groups:
-        busy += f", {timed.throttled_groups} at clocks that the card had lowered"
-    more = ""
-    if timed.held_up_us:
-        more = (
-            f", against the reference's best time: in these groups it was held up, "
-            f"{timed.held_up_us:.4g} µs a call"
-        )
-    if timed.slowed_us:
-        more += (
-            f", against the reference alone: beside the candidate it took "
-            f"{timed.slowed_us:.4g} µs a call"
-        )
-    contention = max(timed.reference_contention, timed.candidate_contention)
-    if contention > POLICY.disturbed_ratio:
-        what = (
-            f"the reference took {contention:.3g} times its best time"
-            if timed.is_quiet
-            else f"other programs used the machine: calls took up to {contention:.3g} times as long"
-        )
-        more += f"; {what}, and the interval is wider by that"
-    low, high = timed.ci95 or (1.0, 1.0)
-    if high > WIDE * low:
-        more += "; the groups are too far apart to say how fast it is" + (
-            "" if timed.is_quiet else ": judge it again on a machine with less other work"
-        )
-    found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
+    found = {"timing": _timing_text(timed)}
     if reading is not None:
         found["clocks"] = reading.readable()
     if share is not None:
@@ -88,3 +57,46 @@ def with_labels(
     return msgspec.structs.replace(
         verdict, verdict=Outcome.REJECTED, stage="check", reason=reason, profile=profile
     )
+
+
+def _timing_text(timed: Timing) -> str:
+    """Return how the times were measured, and what disturbed the measurement."""
+    return f"{timed.groups} groups A B B A{_disturbed_groups(timed)}{_wider_interval(timed)}"
+
+
+def _disturbed_groups(timed: Timing) -> str:
+    parts = []
+    if timed.disturbed_groups:
+        parts.append(f", {timed.disturbed_groups} disturbed ones left out")
+    if (waiting := timed.busy_groups - timed.throttled_groups) > 0:
+        parts.append(f", {waiting} disturbed ones used: the machine was busy")
+    if timed.throttled_groups:
+        parts.append(f", {timed.throttled_groups} at clocks that the card had lowered")
+    return "".join(parts)
+
+
+def _wider_interval(timed: Timing) -> str:
+    parts = []
+    if timed.held_up_us:
+        parts.append(
+            f", against the reference's best time: in these groups it was held up, "
+            f"{timed.held_up_us:.4g} µs a call"
+        )
+    if timed.slowed_us:
+        parts.append(
+            f", against the reference alone: beside the candidate it took "
+            f"{timed.slowed_us:.4g} µs a call"
+        )
+    contention = max(timed.reference_contention, timed.candidate_contention)
+    if contention > POLICY.disturbed_ratio:
+        what = (
+            f"the reference took {contention:.3g} times its best time"
+            if timed.is_quiet
+            else f"other programs used the machine: calls took up to {contention:.3g} times as long"
+        )
+        parts.append(f"; {what}, and the interval is wider by that")
+    low, high = timed.ci95 or (1.0, 1.0)
+    if high > WIDE * low:
+        remedy = "" if timed.is_quiet else ": judge it again on a machine with less other work"
+        parts.append(f"; the groups are too far apart to say how fast it is{remedy}")
+    return "".join(parts)

@@ -22,7 +22,7 @@ from actors.evaluator.sandbox.zygote_client import (
     JudgeUnavailableError,
     ReferenceFailedError,
 )
-from actors.evaluator.timing.timing_statistics import median_interval
+from actors.evaluator.timing.intervals import median_interval
 from actors.release.composition import drop_in_source
 from actors.work_context import EvaluationContext, WorkContext
 from protocol.cases import combined_figures

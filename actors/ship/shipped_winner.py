@@ -13,10 +13,10 @@ import msgspec
 from actors.release.decomposition import DropIn, NotADropInError, drop_in_parts
 from actors.release.package_module import limits_in
 from actors.ship.errors import NothingToShipError, ShipError
-from actors.supervisor.reporting import run_folder_integrity
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_results import best_file_header, winner_source
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data import run_folder_integrity
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.run_results import best_file_header, winner_source
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
 from protocol import settings as settings_file
 from protocol.frozen_struct import Value
 from protocol.release import LIMITS

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.cli import UsageError
 from actors.supervisor.cli.preflight import TaskFile
-from actors.supervisor.reporting import run_folder_integrity
+from actors.supervisor.reporting.run_data import run_folder_integrity
 from protocol import settings as settings_file
 from protocol.measured_references import MeasuredReference
 from protocol.settings import Settings

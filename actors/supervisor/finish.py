@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 
 from actors.exit_status import ExitStatus
 from actors.supervisor.cli.flags import COMMAND
-from actors.supervisor.reporting import formatting, html_report, run_results, unit_costs
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import RunResults
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data import formatting, run_results, unit_costs
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.run_results import RunResults
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.settings import Settings
@@ -38,7 +39,7 @@ def finish_run(
     """Write the run's files and say how it ended; return its exit status and results."""
     results = run_results.run_results(snapshot, settings, reader.attempt_rows())
     status = exit_status_of(ending, snapshot, results)
-    if not folder.is_in_place:  # nothing may be made in its stead
+    if folder.lost_part:  # nothing may be made in its stead
         reader.close()
         say(f"a fault: {ending.reason}")
         return ExitStatus.FAULT, results

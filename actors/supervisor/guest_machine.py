@@ -18,7 +18,7 @@ from actors.supervisor.cli import preflight
 from actors.supervisor.cli.flags import Arguments
 from actors.supervisor.processes import child_specs
 from actors.supervisor.processes.child_specs import ChildSpec, MachineSlots
-from actors.supervisor.reporting import run_results
+from actors.supervisor.reporting.run_data import run_results
 from actors.supervisor.run_folder import RunFolder
 from protocol import settings as settings_file
 from protocol import tickets

@@ -1,4 +1,4 @@
-"""The run directory: made completely or not at all, locked while a supervisor serves it.
+"""The run folder: made completely or not at all, locked while a supervisor serves it.
 
 A new run becomes resumable with its last file, `stark.toml`; on a failure before that the folder is
 removed again.  The lock file also holds the run's id, by which orphaned processes are found.
@@ -18,12 +18,16 @@ from types import TracebackType
 
 from actors.cli import UsageError
 from actors.supervisor.cli.preflight import TaskFile
-from actors.supervisor.reporting import run_folder_integrity
-from actors.supervisor.reporting.run_folder_integrity import LOCK_NAME, DamagedRunError, StoredRun
+from actors.supervisor.reporting.run_data import run_folder_integrity
+from actors.supervisor.reporting.run_data.run_folder_integrity import (
+    LOCK_NAME,
+    DamagedRunError,
+    StoredRun,
+)
 from actors.task_cases import options_of, options_text, stored_name
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import MODULES, Settings
 from protocol.values import Task
 
@@ -31,7 +35,7 @@ NAME_SUFFIXES = ("", *(f"-{number}" for number in range(2, 100)))
 
 
 class RunFolder:
-    """One run directory, locked until it is closed."""
+    """One run folder, locked until it is closed."""
 
     def __init__(
         self, path: Path, *, shown: str, run_id: str, lock: int, created: list[Path]
@@ -55,8 +59,15 @@ class RunFolder:
         self.close()
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether the locked folder is still at its path; it may be moved or removed any time."""
+    def lost_part(self) -> str:
+        """What of the run was moved or removed since it was locked; "" where all is in place."""
+        if not self._holds_lock():
+            return f"{self.shown}, or the lock in it,"
+        if self._noted_count >= 0 and not (self.path / RUN_DB).exists():
+            return f"{self.shown}/{RUN_DB}"
+        return ""
+
+    def _holds_lock(self) -> bool:
         try:
             return os.path.samestat((self.path / LOCK_NAME).stat(), os.fstat(self._lock))
         except OSError:
@@ -257,7 +268,7 @@ def _refuse_used(path: Path) -> None:
 
 
 def _make_folders(path: Path, created: list[Path]) -> None:
-    whole = path.absolute()  # the supervisor moves into the run directory later
+    whole = path.absolute()  # the supervisor moves into the run folder later
     missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
     for folder in reversed(missing):
         try:

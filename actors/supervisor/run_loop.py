@@ -18,12 +18,12 @@ from actors.supervisor.processes.child_specs import COORDINATOR
 from actors.supervisor.processes.event_poller import signal_name
 from actors.supervisor.processes.launcher_client import LaunchNews
 from actors.supervisor.processes.process_tree import ChildExit
-from actors.supervisor.reporting import run_results, worker_status
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import Screen
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.run_data import run_results, worker_status
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
+from actors.supervisor.reporting.screens.screen import Screen
 from actors.supervisor.run_folder import RunFolder
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Role, Value
 
@@ -199,10 +199,9 @@ class RunLoop:
         news = self._launch_news.changed_summary() if self._launch_news is not None else ""
         if news:
             self._screen.say(f"--launch: {news}")
-        if not self._folder.is_in_place:
+        if lost := self._folder.lost_part:
             # Its processes would go on in files that no path leads to, and buy replies for them.
-            shown = self._folder.shown
-            reason = f"{shown}, or the lock in it, was moved or removed: put it back, then resume"
+            reason = f"{lost} was moved or removed: put it back, then resume"
             self._end(EndKind.FAULT, reason, immediately=True)
             return
         try:

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from actors.supervisor.reporting.page_files import PageFile
-from actors.supervisor.reporting.run_feed import RunUnreadableError
+from actors.supervisor.page.page_files import PageFile
+from actors.supervisor.reporting.feed.run_feed import RunUnreadableError
 from actors.watch.access import AccessPolicy
 from actors.watch.served_run import ServedRun
 from protocol.directives import (

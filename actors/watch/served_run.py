@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting.node_details import node_details
-from actors.supervisor.reporting.run_feed import RunFeed, opened_run
+from actors.supervisor.reporting.feed.node_details import node_details
+from actors.supervisor.reporting.feed.run_feed import RunFeed, opened_run
 
 INTERVAL_S = 0.2  # between two reads, and between two messages to one page
 QUIET_S = 10.0  # without a message; then a comment shows that the connection lives

@@ -26,8 +26,8 @@ from types import FrameType
 import uvicorn
 
 from actors.cli import UsageError
-from actors.supervisor.reporting.page_files import page_files
-from actors.supervisor.reporting.run_feed import RunFeed
+from actors.supervisor.page.page_files import page_files
+from actors.supervisor.reporting.feed.run_feed import RunFeed
 from actors.watch.access import LOOPBACK_NAMES, AccessControl, AccessPolicy, new_token
 from actors.watch.application import WatchApplication
 from actors.watch.connection import TimedConnection

@@ -21,6 +21,10 @@ def main() -> None:
     recovery.main()
     print()
     whole_run.main()
+    from scripts.benchmarks import call_overhead  # imports torch: not before a mistake is told
+
+    print("\na call of a fitted module")
+    call_overhead.report()
 
 
 if __name__ == "__main__":

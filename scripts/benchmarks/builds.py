@@ -14,6 +14,7 @@ the next candidate finds it done.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -188,67 +189,106 @@ def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
 def _parser() -> OneLineParser:
     """Return the parser of the command line."""
     parser = OneLineParser(prog="python -m scripts.benchmarks.builds", description=__doc__)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="WORD",
+        help="only candidates whose names have WORD",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="torch's builds at a time (default: 1)"
+    )
     parser.add_argument(
         "--at-once", action="store_true", help="torch's builds beside the fast ones"
     )
     parser.add_argument("--together", action="store_true", help="prepare for all at the start")
     parser.add_argument("--phases", action="store_true", help="also print the phases of each build")
-    parser.add_argument("--alone", type=int, default=1000)
+    parser.add_argument(
+        "--alone",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="of each kind, build N by torch one by one: only these have a ratio (default: 1000)",
+    )
     parser.add_argument("--no-torch", action="store_true", help="only fast builds")
     parser.add_argument(
         "--torch", action="append", metavar="WORD", help="torch's builds only of names with WORD"
     )
     parser.add_argument(
-        "--fast-jobs", type=int, default=1, help="fast builds at a time, with --together"
+        "--fast-jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="fast builds at a time, with --together (default: 1)",
     )
-    parser.add_argument("--store", type=Path)
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR", help="a store that is kept (default: an empty one)"
+    )
     return parser
 
 
 def main(arguments: list[str]) -> int:
     """Run the comparison; return 1 when a build differs."""
     flags = _parser().parse_args(arguments)
-    names = sorted(path.stem for path in CANDIDATES.glob("*.py"))
-    names = [n for n in names if not flags.names or any(word in n for word in flags.names)]
-    if not torch.version.cuda:
-        names = [name for name in names if not name.startswith("cuda")]
+    names = _chosen(flags.names)
+    compared = [] if flags.no_torch else [name for name in names if _has_any(name, flags.torch)]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{machine()}, {gpu}, torch {torch.__version__}")
-    compared = [n for n in names if not flags.torch or any(word in n for word in flags.torch)]
-    compared = [] if flags.no_torch else compared
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(flags.jobs) as pool:
-        store = flags.store or Path(scratch)
         beside = compared if flags.at_once else []
         running = {name: pool.submit(build_side, name, None) for name in beside}
-        begun_at = time.monotonic()
-        prepare(store, names if flags.together else [])
-        print(f"toolkit prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
-        ours = {}
-        for name, side in fast_sides(names, store, flags.fast_jobs if flags.together else 0):
-            ours[name] = side
-            if flags.phases or not compared or flags.torch:
-                print(row(name, side, None, alone=False), flush=True)
-            if flags.phases:
-                print(phases_of(side), flush=True)
+        ours = _fast_builds(names, flags, flags.store or Path(scratch), is_compared=bool(compared))
         theirs = {name: side.result() for name, side in running.items()}
     alone = first_of_kinds(compared, flags.alone)
-    unequal = 0
-    if compared and not theirs:
-        theirs = {name: build_side(name, None) for name in alone}
-        rest = [name for name in compared if name not in theirs]
-        with ThreadPoolExecutor(flags.jobs) as pool:
-            sides = pool.map(lambda name: build_side(name, None), rest)
-            theirs.update(zip(rest, sides, strict=True))
-    if theirs:
-        print(f"{'candidate':26} {'torch s':>8} {'cold s':>8} {'ours s':>8} {'ratio':>7}  way")
-    for name in theirs:
-        other = theirs[name]
-        print(row(name, ours[name], other, alone=name in alone), flush=True)
-        unequal += bool(differences(ours[name], other))
+    unequal = _compare(ours, theirs or _torch_builds(compared, alone, flags.jobs), alone)
     print(f"{len(names)} candidates, {unequal} different from torch's own")
     return 1 if unequal else 0
+
+
+def _chosen(words: list[str]) -> list[str]:
+    """Return the names of the candidates that this torch can build, of those that were named."""
+    names = [name for path in CANDIDATES.glob("*.py") if _has_any(name := path.stem, words)]
+    return sorted(name for name in names if torch.version.cuda or not name.startswith("cuda"))
+
+
+def _has_any(name: str, words: list[str] | None) -> bool:
+    return not words or any(word in name for word in words)
+
+
+def _fast_builds(
+    names: list[str], flags: argparse.Namespace, store: Path, *, is_compared: bool
+) -> dict[str, BuildSide]:
+    """Prepare the toolkit, then build; print each build that no comparison will show."""
+    began = time.monotonic()
+    prepare(store, names if flags.together else [])
+    print(f"toolkit prepared in {time.monotonic() - began:.1f} s", flush=True)
+    ours = {}
+    for name, side in fast_sides(names, store, flags.fast_jobs if flags.together else 0):
+        ours[name] = side
+        if flags.phases or flags.torch or not is_compared:
+            print(row(name, side, None, alone=False), flush=True)
+        if flags.phases:
+            print(phases_of(side), flush=True)
+    return ours
+
+
+def _torch_builds(names: list[str], alone: list[str], jobs: int) -> dict[str, BuildSide]:
+    """Build by torch: those in `alone` one by one, the others `jobs` at a time."""
+    theirs = {name: build_side(name, None) for name in alone}
+    rest = [name for name in names if name not in theirs]
+    with ThreadPoolExecutor(jobs) as pool:
+        sides = pool.map(lambda name: build_side(name, None), rest)
+        theirs.update(zip(rest, sides, strict=True))
+    return theirs
+
+
+def _compare(ours: dict[str, BuildSide], theirs: dict[str, BuildSide], alone: list[str]) -> int:
+    """Print a row for each candidate that torch built, too; return how many differ."""
+    if theirs:
+        print(f"{'candidate':26} {'torch s':>8} {'cold s':>8} {'ours s':>8} {'ratio':>7}  way")
+    for name, side in theirs.items():
+        print(row(name, ours[name], side, alone=name in alone), flush=True)
+    return sum(bool(differences(ours[name], side)) for name, side in theirs.items())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from random import Random
 
 from actors.actor import run_actor
 from actors.cli import OneLineParser
@@ -22,10 +21,11 @@ from actors.identity import add_identity_arguments, identity_from
 from actors.work_context import WorkContext
 from protocol import messages
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import SearchSettings, Settings
-from protocol.values import WORKER_ROLES, Candidate, Device, Outcome, Plan, Reference, Role, Verdict
+from protocol.values import WORKER_ROLES, Device, Role
 from scripts.benchmarks.machine_info import percentile
+from scripts.benchmarks.simulated_workers import fabricated_result
 
 SOURCE_BYTES = 3_000  # a full window shows seven of them: about 20 KB a task
 
@@ -42,33 +42,12 @@ class InstantWorker:
 
     def work(self, request: messages.Work, context: WorkContext) -> messages.Result:
         came_at = time.monotonic()
-        result = answer(request)
+        result = fabricated_result(request, "#" * SOURCE_BYTES)
         self._trace_lines.append(f"{request.lease.work} {came_at} {time.monotonic()}")
         return result
 
     def close(self) -> None:
         self._trace.write_text("\n".join(self._trace_lines), encoding="utf-8")
-
-
-def answer(request: messages.Work) -> messages.Result:
-    """Return a fabricated result of the usual size."""
-    lease = request.lease
-    match request:
-        case messages.MeasureReference():
-            return messages.ReferenceMeasured(lease=lease, reference=Reference(eager_us=100.0))
-        case messages.MeasureBaselines():
-            return messages.BaselinesMeasured(lease=lease)
-        case messages.MakePlan():
-            plan = Plan(advice="advice", scaffold=request.node.source)
-            return messages.Planned(lease=lease, plan=plan)
-        case messages.Write() | messages.Repair() | messages.Solve() | messages.Reflect():
-            body = f"# {lease.work}\n".ljust(SOURCE_BYTES, "#")
-            kind = messages.Repaired if isinstance(request, messages.Repair) else messages.Written
-            return kind(lease=lease, candidate=Candidate(source=body))
-        case messages.Evaluate():
-            speedup = Random(lease.work).uniform(0.5, 3.0)
-            verdict = Verdict(verdict=Outcome.CORRECT, median_us=100.0 / speedup, speedup=speedup)
-            return messages.Evaluated(lease=lease, verdict=verdict)
 
 
 def measure(*, budget: int, in_flight: int, credit: int) -> tuple[list[float], float]:

@@ -32,7 +32,7 @@ from actors.agents import recipes
 from actors.agents.replies.replies import parse_reply
 from actors.cli import OneLineParser
 from actors.evaluator.build.build_stage import BuildResult
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.ordered_judging import builds_ahead
 from actors.work_context import STANDALONE

@@ -226,7 +226,11 @@ def _written_kernels() -> list[HonestKernel]:
 
 
 def _library_kernels() -> list[HonestKernel]:
-    half = "dtype=torch.bfloat16"
+    """Return torch's own kernels that move bytes, then those that multiply, then small ones."""
+    return [*_moving_kernels(), *_product_kernels(), *_small_kernels()]
+
+
+def _moving_kernels() -> list[HonestKernel]:
     return [
         _library("add 64 MB", "x + y", "torch.randn(1 << 24)", "torch.randn(1 << 24)"),
         _library("clone 128 MB", "x.clone()", "torch.randn(1 << 25)"),
@@ -251,6 +255,12 @@ def _library_kernels() -> list[HonestKernel]:
             "embedding", "self.table(x)", "torch.randint(0, 50000, (64, 512))",
             init="self.table = nn.Embedding(50000, 512)",
         ),
+    ]  # fmt: skip
+
+
+def _product_kernels() -> list[HonestKernel]:
+    half = "dtype=torch.bfloat16"
+    return [
         _library("product 256", "x @ y", *["torch.randn(256, 256)"] * 2),
         _library("product 1024", "x @ y", *["torch.randn(1024, 1024)"] * 2),
         _library("product 4096", "x @ y", *["torch.randn(4096, 4096)"] * 2),
@@ -265,6 +275,11 @@ def _library_kernels() -> list[HonestKernel]:
             "convolution", "self.conv(x)", "torch.randn(32, 64, 56, 56)",
             init="self.conv = nn.Conv2d(64, 128, 3, padding=1)",
         ),
+    ]  # fmt: skip
+
+
+def _small_kernels() -> list[HonestKernel]:
+    return [
         _library(
             "small layers", "self.layers(x)", "torch.randn(64, 256)",
             init="self.layers = nn.Sequential(*[nn.Linear(256, 256), nn.ReLU()] * 6)",

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from actors.cli import OneLineParser
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.ordered_judging import judge_in_order
 from protocol.settings import Limits

@@ -19,7 +19,7 @@ import threading
 import time
 
 from actors.cli import OneLineParser
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from protocol.values import Value
 from scripts.benchmarks.machine_info import machine
 

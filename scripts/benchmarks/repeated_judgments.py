@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from actors.cli import OneLineParser
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict

@@ -36,10 +36,10 @@ from unittest import mock
 from actors.cli import OneLineParser
 from actors.evaluator import evaluation
 from actors.evaluator.build.build_stage import BuildResult
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
 from actors.evaluator.sandbox.child_failures import CandidateFault
-from actors.evaluator.timing import timing_statistics
+from actors.evaluator.timing import intervals
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.timing_statistics import TimedGroup, Timing
 from protocol.settings import Limits
@@ -198,7 +198,7 @@ class Deviation(Value, frozen=True, kw_only=True):
 def deviation_of(pairs: Sequence[tuple[float, float]]) -> Deviation:
     """Return how far off the judge is, from its microseconds and the clock's, group by group."""
     shares = [judged / clocked - 1 for judged, clocked in pairs]
-    low, high = timing_statistics.median_interval(shares) or (-math.inf, math.inf)
+    low, high = intervals.median_interval(shares) or (-math.inf, math.inf)
     clock_us = median(clocked for _judged, clocked in pairs)
     return Deviation(clock_us=clock_us, share=median(shares), low=low, high=high)
 

@@ -24,6 +24,7 @@ from scripts.tables.table_arguments import (
     BY_NAME,
     FIRST_LOOKS,
     FIRST_LOOKS_HELP,
+    add_run_settings,
     setting_text,
 )
 
@@ -224,28 +225,17 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog=COMMAND,
+        usage="%(prog)s --task FILE [--task FILE ...] [--vary NAME=A,B] [OPTION ...]",
         description="Compare settings (strategies, policies, models, …) on tasks, over seeds.",
         epilog="Exit status: 0 the table is complete, 2 usage, 3 stopped (the same command"
         " continues), 4 a fault.",
         allow_abbrev=False,
     )
     parser.refusal = UsageError
-    parser.add_argument("--task", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        metavar="NAME=A,B",
-        help="a setting and its values; several --vary give all combinations",
-    )
-    parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="LIST", help="(0-2)")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results/comparison"), metavar="DIR",
-        help="(results/comparison)",
-    )  # fmt: skip
+    _add_comparison_arguments(parser)
     parser.add_argument(
         "--phase", choices=PHASES, default="",
-        help="only these processes, until they have nothing left to do; table: run nothing",
+        help="start only these processes, until they have nothing left to do; table: start none",
     )  # fmt: skip
     parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
     for flag, text in PAGE_TEXTS.items():
@@ -253,8 +243,27 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
     )
-    for option in OPTIONS:
-        parser.add_argument(
-            option.flag, dest=option.setting, metavar=option.metavar, help=option.help
-        )
+    add_run_settings(parser)
     return parser
+
+
+def _add_comparison_arguments(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "--task", type=Path, action="append", default=[], metavar="FILE",
+        help="a module in KernelBench's format; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="NAME=A,B",
+        help="a setting and its values; several --vary give all combinations",
+    )
+    parser.add_argument(
+        "--seeds", type=_seeds, default=(0, 1, 2), metavar="LIST",
+        help="numbers such as 0-2 or 1,5 (default: 0-2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/comparison"), metavar="DIR",
+        help="the folder of the results (default: results/comparison)",
+    )  # fmt: skip

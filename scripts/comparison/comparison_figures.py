@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 
 from msgspec.structs import replace
 
-from actors.supervisor.reporting.unit_costs import saved_percent
+from actors.supervisor.reporting.run_data.unit_costs import saved_percent
 from protocol.values import Value
 from scripts.tables.result_rows import ProblemRow, ProblemState, RunRows
 from scripts.tables.table_metrics import mean_price

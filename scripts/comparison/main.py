@@ -10,7 +10,7 @@ import msgspec
 
 from actors.cli import UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.reporting.run_reader import checkpoint_database
+from actors.supervisor.reporting.run_data.run_reader import checkpoint_database
 from protocol.atomic_file import write_atomically
 from scripts.comparison import comparison_arguments, comparison_runs, comparison_text
 from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments, Phase

@@ -11,7 +11,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.values import Value
 
 NODES = "SELECT task, number, parent, source, advice, word FROM node"

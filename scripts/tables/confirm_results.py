@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sqlite3
 import sys
@@ -21,11 +22,11 @@ import msgspec
 
 from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.cli import preflight
+from actors.supervisor.cli import gpu_discovery, preflight
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
-from actors.supervisor.reporting import run_results
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.settings import FILE_NAME
@@ -97,9 +98,11 @@ def _parser() -> OneLineParser:
     )
     parser.add_argument(
         "--results", type=Path, default=Path("results/confirmed"), metavar="DIR",
-        help="(results/confirmed)",
+        help="the folder of the run and the page (default: results/confirmed)",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="DIR", help="for the page (--results)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the folder of the page (default: --results)"
+    )
     parser.add_argument("--commit", default="", metavar="TEXT", help="for the page: of the judge")
     parser.add_argument(
         "--note", dest="notes", action="append", default=[], metavar="TEXT", help="a line of yours"
@@ -158,6 +161,8 @@ def _serve(
         strategy_runs.check_same_tasks(results, old.tasks, tasks)
         rest = {name: text for name, text in texts.items() if name in CHANGEABLE_ON_RESUME}
         return strategy_runs.supervise([*flags, *_words(rest), "--resume", str(run_dir)])
+    if "device" not in texts:
+        _refuse_without_card(winners)
     with tempfile.TemporaryDirectory(prefix="confirm-") as folder:
         for name, given in sources.items():
             path = given if isinstance(given, Path) else Path(folder) / f"{name}.py"
@@ -165,6 +170,18 @@ def _serve(
                 path.write_text(given, encoding="utf-8")
             flags += ["--task", str(path)]
         return strategy_runs.supervise([*flags, *FIXED, *_words(texts), "--run-dir", str(run_dir)])
+
+
+def _refuse_without_card(winners: Sequence[PublishedWinner]) -> None:
+    """Raise UsageError where winners of a GPU would be judged on a processor, unasked."""
+    hardware = [one.figures.hardware for one in winners if one.figures is not None]
+    card = next((name for name in hardware if name.startswith("NVIDIA")), "")
+    if card and not gpu_discovery.visible_gpus(os.environ):
+        raise UsageError(
+            f"these winners are of {card}, and no GPU that torch can use was found here: give"
+            " --device cpu for this machine's processor, or --device cuda --evaluators 0 --listen"
+            " ADDR for the GPUs of others"
+        )
 
 
 def _script(results: Path, winners: Sequence[PublishedWinner]) -> Path:

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.agents.requests.ledger import one_line
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_results import TaskResult
-from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.run_results import TaskResult
+from actors.supervisor.reporting.run_data.snapshot import NodeView, TaskState
 from protocol.values import Value
 from scripts.tables.markdown_table import DASH, markdown_table, times
 from scripts.tables.published_winners import PublishedFigures, PublishedWinner
@@ -105,18 +105,18 @@ def confirmed_winner(
     )
     if state.problem:
         return replace(row, state=ConfirmationState.UNMEASURED, reason=state.problem)
-    if not state.attempts:
-        return row
-    node = state.attempts[0]
+    return _judged(row, state.attempts[0], result) if state.attempts else row
+
+
+def _judged(row: ConfirmedWinner, node: NodeView, result: TaskResult) -> ConfirmedWinner:
+    row = replace(row, first_look=node.first_verdict.speedup)
     best = result.best or result.closest
-    first = node.first_verdict
     if best is None:
         return replace(
             row,
             state=ConfirmationState.FAILED,
             verdict=str(node.verdict.verdict).replace("_", " "),
             reason=node.verdict.reason,
-            first_look=first.speedup,
         )
     return replace(
         row,
@@ -126,7 +126,6 @@ def confirmed_winner(
         us=best.median_us,
         speedup=best.speedup_eager,
         ci95=best.speedup_eager_ci95,
-        first_look=first.speedup,
         speedup_compile=best.speedup_compile,
         speedup_max_autotune=best.speedup_max_autotune,
         failed_uses=best.release.failed if best.release else {},

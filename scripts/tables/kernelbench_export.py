@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting import run_results
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
 from protocol.atomic_file import write_atomically
 from scripts.tables.result_rows import ProblemRow, RunRows
 

@@ -11,7 +11,7 @@ from actors.agents.cards.techniques import techniques_in
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
 from actors.coordinator.storage.store import Store
-from actors.supervisor.reporting import run_folder_integrity
+from actors.supervisor.reporting.run_data import run_folder_integrity
 from protocol.values import AttemptView, Outcome, Reference, Task
 
 

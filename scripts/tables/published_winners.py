@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.cli import UsageError
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.snapshot import TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.snapshot import TaskState
 from protocol.values import Value
 from scripts.tables.problems import origin_of
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cli import UsageError
-from actors.supervisor.reporting.run_reader import checkpoint_database
+from actors.supervisor.reporting.run_data.run_reader import checkpoint_database
 from protocol.atomic_file import write_atomically
 from protocol.settings import FILE_NAME
 from scripts.tables import kernelbench_export, result_rows, table_text

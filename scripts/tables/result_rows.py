@@ -6,6 +6,7 @@ A row has the state of its problem, also without a result.  A figure that was no
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -13,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from actors.cli import UsageError
-from actors.supervisor.reporting import formatting, run_folder_integrity, run_results
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_results import TaskResult
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data import formatting, run_folder_integrity, run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.run_results import BestResult, TaskResult
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.problems import ProblemOrigin, origin_of
@@ -95,6 +96,37 @@ def rows_of_run(run_dir: Path, *, any_task: bool = False) -> RunRows:
     run_folder_integrity.check_settings(
         run_dir, settings.tasks, run_folder_integrity.check_run_folder(run_dir)
     )
+    snapshot = _unsteered_snapshot(run_dir)
+    minutes = _minutes(run_dir)
+    results = run_results.run_results(snapshot, settings).tasks
+    by_task = {
+        state.name: (state, result) for state, result in zip(snapshot.tasks, results, strict=True)
+    }
+    rows = [
+        _row(
+            _origin(run_dir, task, place, any_task=any_task),
+            task,
+            by_task.get(task),
+            snapshot,
+            minutes.get(task),
+        )
+        for place, task in enumerate(settings.tasks, start=1)
+    ]
+    return RunRows(
+        strategy=settings.strategy,
+        policy=settings.requested_policy or "no policy",
+        model=_models(settings),
+        budget=settings.search.budget,
+        seed=settings.seed,
+        device=settings.device,
+        hardware=next((result.hardware for result in results if result.hardware), None),
+        run_minutes=round(snapshot.seconds / 60, 2),
+        rows=tuple(rows),
+    )
+
+
+def _unsteered_snapshot(run_dir: Path) -> Snapshot:
+    """Return the run as it is; raise UsageError for one that a person steered."""
     reader = RunReader(run_dir)
     try:
         snapshot = reader.poll() or Snapshot()
@@ -107,30 +139,16 @@ def rows_of_run(run_dir: Path, *, any_task: bool = False) -> RunRows:
             f"{run_dir} was steered by a person ({formatting.person_line(snapshot.person)}): the"
             " tables compare searches without help; run the problems again in another folder"
         )
-    minutes = _minutes(run_dir)
-    results = run_results.run_results(snapshot, settings).tasks
-    by_task = {
-        state.name: (state, result) for state, result in zip(snapshot.tasks, results, strict=True)
-    }
-    rows = []
-    for place, task in enumerate(settings.tasks, start=1):
-        origin = origin_of(task)
-        if origin is None and any_task:
-            origin = ProblemOrigin(level=0, number=place, name=task)
-        if origin is None:
-            raise ValueError(f"{run_dir}: task {task} is not a problem of KernelBench")
-        rows.append(_row(origin, task, by_task.get(task), snapshot, minutes.get(task)))
-    return RunRows(
-        strategy=settings.strategy,
-        policy=settings.requested_policy or "no policy",
-        model=_models(settings),
-        budget=settings.search.budget,
-        seed=settings.seed,
-        device=settings.device,
-        hardware=next((result.hardware for result in results if result.hardware), None),
-        run_minutes=round(snapshot.seconds / 60, 2),
-        rows=tuple(rows),
-    )
+    return snapshot
+
+
+def _origin(run_dir: Path, task: str, place: int, *, any_task: bool) -> ProblemOrigin:
+    origin = origin_of(task)
+    if origin is None and any_task:
+        return ProblemOrigin(level=0, number=place, name=task)
+    if origin is None:
+        raise ValueError(f"{run_dir}: task {task} is not a problem of KernelBench")
+    return origin
 
 
 def _row(
@@ -150,31 +168,35 @@ def _row(
     if task_result is None:
         return row
     state, result = task_result
-    best = result.best or result.closest  # KernelBench counts correct ones, faster or not
-    verdicts: dict[str, int] = {}
-    for node in state.attempts:
-        verdicts[node.verdict.verdict] = verdicts.get(node.verdict.verdict, 0) + 1
-    return msgspec.structs.replace(
+    row = msgspec.structs.replace(
         row,
         state=_state(state, result, finished=snapshot.is_finished(state)),
         reason=_reason(state),
         attempts=result.attempts,
         compiled=result.compiled,
         correct=result.correct,
-        verdicts=verdicts,
-        best_us=best.median_us if best else None,
+        verdicts=dict(Counter(str(node.verdict.verdict) for node in state.attempts)),
         eager_us=result.reference.eager_us,
         compile_us=result.reference.compile_us,
         max_autotune_us=result.reference.max_autotune_us,
-        speed_eager=best.speedup_eager if best else None,
-        speed_eager_ci95=best.speedup_eager_ci95 if best else None,
-        speed_compile=best.speedup_compile if best else None,
-        speed_max_autotune=best.speedup_max_autotune if best else None,
         usd=result.usd,
         minutes=minutes,
         sandbox_level=result.sandbox_level,
-        node=best.node if best else None,
         is_winner=result.best is not None,
+    )
+    best = result.best or result.closest  # KernelBench counts correct ones, faster or not
+    return row if best is None else _with_best(row, best)
+
+
+def _with_best(row: ProblemRow, best: BestResult) -> ProblemRow:
+    return msgspec.structs.replace(
+        row,
+        node=best.node,
+        best_us=best.median_us,
+        speed_eager=best.speedup_eager,
+        speed_eager_ci95=best.speedup_eager_ci95,
+        speed_compile=best.speedup_compile,
+        speed_max_autotune=best.speedup_max_autotune,
     )
 
 

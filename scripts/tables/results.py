@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_tables import AttemptRecord
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data.formatting import counted
+from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_data.run_tables import AttemptRecord
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol.atomic_file import write_atomically
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.values import Value
 from scripts.tables import result_rows, run_description
 from scripts.tables.published_winners import winner_text
@@ -61,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"can't use {error.filename or arguments.out}: {error.strerror}", file=sys.stderr)
         return int(ExitStatus.USAGE)
-    print(f"{arguments.out / PAGE}: {sum(len(page.tasks) for page in pages)} problems of "
-          f"{len(pages)} runs, {len(winners)} winners")  # fmt: skip
+    found = counted(sum(len(page.tasks) for page in pages), "problem")
+    of = f"{counted(len(pages), 'run')}, {counted(len(winners), 'winner')}"
+    print(f"{arguments.out / PAGE}: {found} of {of}")
     return 0
 
 

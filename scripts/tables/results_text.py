@@ -10,10 +10,10 @@ from statistics import fmean, median
 import msgspec
 
 from actors.agents.requests.ledger import one_line
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_tables import AttemptRecord
-from actors.supervisor.reporting.snapshot import Spend
-from actors.supervisor.reporting.unit_costs import usd_per_percent
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.run_tables import AttemptRecord
+from actors.supervisor.reporting.run_data.snapshot import Spend
+from actors.supervisor.reporting.run_data.unit_costs import usd_per_percent
 from protocol.values import Value
 from scripts.tables import run_description
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times

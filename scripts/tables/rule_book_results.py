@@ -16,7 +16,7 @@ from statistics import fmean, median
 
 from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.run_data import formatting
 from protocol.atomic_file import write_atomically
 from protocol.values import Value
 from scripts.tables import results, run_description

@@ -14,9 +14,9 @@ from typing import Any
 
 from actors.commands import typed_command
 from actors.supervisor.cli.setting_options import OPTIONS
-from actors.supervisor.reporting import formatting
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data import formatting
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol import settings as settings_file
 from protocol.prices import Price
 from protocol.settings import Settings

@@ -160,35 +160,59 @@ def _level(text: str) -> int:
     return int(text)
 
 
+def add_run_settings(parser: OneLineParser) -> None:
+    """Add the supervisor's settings to a command that starts runs."""
+    group = parser.add_argument_group("settings of each run, as of the main command")
+    for option in OPTIONS:
+        group.add_argument(
+            option.flag, dest=option.setting, metavar=option.metavar, help=option.help
+        )
+
+
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog=COMMAND,
+        usage="%(prog)s --root CHECKOUT --level N [OPTION ...]\n"
+        "       %(prog)s --compare FOLDER,FOLDER [OPTION ...]",
         description="Run KernelBench problems and print the paper's tables.",
         epilog="Exit status: 0 the table is complete, 2 usage, 3 stopped (the same command"
         " continues), 4 a fault.",
         allow_abbrev=False,
     )
     parser.refusal = UsageError
-    parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
-    parser.add_argument("--level", type=_level, action="append", default=[], metavar="N")
-    parser.add_argument(
-        "--problems",
-        metavar="LIST",
-        default="representative",
-        help="representative (default), all, or 1,3,6-9",
-    )
-    parser.add_argument("--results", type=Path, metavar="DIR", help="(results/levelN-PROBLEMS)")
+    _add_problem_arguments(parser)
     parser.add_argument(
         "--compare", metavar="LIST", help="strategies to run, or results folders to compare"
     )
-    for option in OPTIONS:
-        parser.add_argument(
-            option.flag, dest=option.setting, metavar=option.metavar, help=option.help
-        )
     parser.add_argument(
         "--require-custom-kernel",
         action="store_true",
         help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
     )
     parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
+    add_run_settings(parser)
     return parser
+
+
+def _add_problem_arguments(parser: OneLineParser) -> None:
+    parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
+    parser.add_argument(
+        "--level",
+        type=_level,
+        action="append",
+        default=[],
+        metavar="N",
+        help="a level of the checkout; may be given several times",
+    )
+    parser.add_argument(
+        "--problems",
+        metavar="LIST",
+        default="representative",
+        help="representative, all, or numbers such as 1,3,6-9 (default: representative)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the results (default: results/levelN-PROBLEMS)",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.run_data import formatting
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
 from scripts.tables.paper_results import PAPER_ROWS, FastAndSpeed, PaperRow
 from scripts.tables.problems import REPRESENTATIVE

@@ -17,8 +17,10 @@ from actors.adopt.check import check
 from actors.adopt.check_process import check_apart
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.fit import fit
+from actors.adopt.look import each_step
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
+from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_results import StepResult
 from actors.adopt.step_timing import interval, is_undecided
@@ -106,6 +108,26 @@ def test_the_allowed_error_is_twice_the_originals_own() -> None:
     assert "output 0 of batch 3" in found.places[0]
     none = StepResult(outputs=[])
     assert truth.accuracy([none, *outputs[1:]]).places[0] == "batch 0 has 0 outputs"
+
+
+def test_a_batch_that_its_step_changes_is_the_same_in_every_step(tmp_path: Path) -> None:
+    """Otherwise an honest winner is called wrong for what the model does to its input."""
+    (tmp_path / "eats.py").write_text(
+        "import torch\nX = torch.randn(4, 8)\n"
+        "class Eats(torch.nn.Sequential):\n"
+        "    def forward(self, x): return super().forward(x.mul_(0.5))\n"
+        "def build(): return Eats(torch.nn.Linear(8, 8)).eval()\n"
+        "def batches():\n    for _ in range(3): yield (X,), {}\n"
+    )
+    file = ModelFile(tmp_path / "eats.py")
+    model, batches = file.build(), file.batches(3)
+    state = KeptState(model, batches)
+    run = repeatable(each_step(file, model, batches), state)
+    run()
+    state.settle()
+    truth = Truth(file, model, batches, state)
+    run()
+    assert truth.accuracy(truth.results()).is_right
 
 
 def test_graphs_may_grow_with_the_fitted_modules_and_breaks_may_not() -> None:

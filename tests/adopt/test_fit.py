@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from planted_winners import ONCE, candidate, winner_file
+from planted_winners import ONCE, bare_winner, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 from torch.nn.utils import parametrize, prune
 
@@ -308,6 +308,47 @@ def test_kernels_run_on_after_an_export(package: Any, model: Any) -> None:
     model.fast[0].sizes = (1, (2, 4))
     call(model)
     assert {"the attribute sizes was changed": 1} == package.report(model)["fast.0"]["reasons"]
+
+
+CHAIN = """\
+import torch
+
+
+class Last(torch.nn.Module):
+    # its result has its channels last in memory, as timm's ConvNeXt has
+    def forward(self, x):
+        return torch.tanh(x.permute(0, 2, 3, 1) * 2.0).permute(0, 3, 1, 2)
+
+
+def build():
+    return torch.nn.Sequential(Last(), Last(), Last()).eval()
+
+
+def batches():
+    for rows in (4, 4, 2):
+        yield (torch.randn(rows, 6, 8, 8).to(memory_format=torch.channels_last),), {}
+"""
+
+
+def test_a_result_has_the_strides_of_the_module_s_own(tmp_path: Path) -> None:
+    """A kernel that returns contiguous memory is followed by modules that know no such calls."""
+    (tmp_path / "chain.py").write_text(CHAIN)
+    made = looked_at(tmp_path / "chain.py", tmp_path / "out", 3)
+    (task,) = take_quickly(made, "*").tasks
+    assert 2 == len(task.cases)
+    kernel = "return torch.tanh(x * 2.0).contiguous()"
+    text = bare_winner((made.path / task.file).read_text(), kernel, task)
+    made.write_text("winner.py", text)
+    fit(made, [], {task.name: made.path / "winner.py"}, silent)
+    package, file = load_package(made), ModelFile(tmp_path / "chain.py")
+    model, batches = file.build(), file.batches(3)
+    wanted = [model(*args) for args, _ in batches]
+    assert ["0", "1", "2"] == package.fit(model)
+    found = [model(*args) for args, _ in batches]
+    assert [3] * 3 == [each["kernel"] for each in package.report(model).values()]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")

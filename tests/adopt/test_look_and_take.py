@@ -7,9 +7,10 @@ import io
 import re
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -288,6 +289,14 @@ CONTRACT = {
     "the first step raised RuntimeError": "def batches(): yield (torch.randn(2, 3),), {}",
     "has no function batches()": "del batches",
     "can't be imported: SyntaxError": "def",
+    "build() returned a model with a compiled part (0)": (
+        "def build():\n"
+        "    part = torch.compile(torch.nn.Linear(4, 4), backend='eager')\n"
+        "    return torch.nn.Sequential(part)"
+    ),
+    "whose 0 has no shapes yet (a lazy module): call the model once in build()": (
+        "def build(): return torch.nn.Sequential(torch.nn.LazyLinear(4))"
+    ),
     "build() returned a compiled model": (
         "def build(): return torch.compile(torch.nn.Linear(4, 4), backend='eager')"
     ),
@@ -311,6 +320,63 @@ def test_a_file_that_breaks_the_contract_is_reported_in_one_line(
     assert message in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
     assert not (tmp_path / "out").exists()
+
+
+def test_an_error_in_a_later_step_is_one_line_and_one_of_ours_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's line is named; a fault of this project keeps its traceback."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\nSTEPS = iter([1] * 3)\n"
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def batches(): yield (torch.randn(2, 4),), {}\n"
+        "def step(model, batch):\n"
+        "    assert next(STEPS, None), 'the sampler has ended'\n"
+        "    return model(*batch[0])\n"
+    )
+    arguments = ["look", str(model), "--out", str(tmp_path / "out")]
+    parsed = adopt._parser().parse_args(arguments)
+    line = r"a step raised AssertionError: the sampler has ended \(mine.py:6\)$"
+    with pytest.raises(AdoptError, match=line):
+        stages_of_the_command.run(parsed)
+
+    def broken(*given: Any) -> None:
+        raise KeyError("ours")
+
+    model.write_text(model.read_text().replace("[1] * 3", "[1] * 9"))
+    monkeypatch.setattr("actors.adopt.look.median_step_ms", broken)
+    with pytest.raises(KeyError):
+        stages_of_the_command.run(parsed)
+
+
+def test_tensors_of_inference_mode_and_scripted_parts_are_taken_as_they_are(tmp_path: Path) -> None:
+    """The first have no version, the second take no hooks; a change in place is seen in both."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\n"
+        "class Wave(torch.nn.Module):\n"
+        "    def forward(self, x): return torch.tanh(x) * 2.0 + x\n"
+        "class Eater(torch.nn.Module):\n"
+        "    def forward(self, x): return x.mul_(0.5).exp() + 1\n"
+        "class Whole(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.script = torch.jit.script(torch.nn.Linear(8, 8))\n"
+        "        self.wave, self.eater = Wave(), Eater()\n"
+        "    @torch.inference_mode()\n"
+        "    def forward(self, x): return self.eater(self.wave(self.script(x)))\n"
+        "def build(): return Whole().eval()\n"
+        "def batches():\n"
+        "    for _ in range(3): yield (torch.randn(4, 8),), {}\n"
+    )
+    folder = StageFolder(tmp_path / "out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit.script
+        look(ModelFile(model), folder, 8, ["eager"], silent)
+        taken = take(folder, msgspec.structs.replace(EASY, patterns=("wave", "eater")), silent)
+    assert ["wave"] == [task.name for task in taken.tasks]
+    assert ["it changes its input in place"] == [each.reason for each in taken.not_taken]
 
 
 def test_a_view_becomes_a_reshape() -> None:

@@ -139,3 +139,17 @@ def test_a_planner_may_name_the_whole_file() -> None:
     found = ShownLines(KERNELS).find("the whole source")
     assert isinstance(found, Place)
     assert (found.first, found.last) == (1, len(lines_of(KERNELS)))
+
+
+def test_a_sketch_is_no_whole_file() -> None:
+    """A comment in place of code is asked about; where another block is whole, that one counts."""
+    sketch = CANDIDATE.replace("        y[i] =", "        // ... as before ...\n        y[i] =")
+    assert sketch != CANDIDATE
+    shown = ShownLines(CANDIDATE)
+    reply = f"## Candidate\n\n{fenced(sketch)}\n"
+    found = read_candidate(parse_reply(reply), Plan(advice="", scaffold=""), shown)
+    assert isinstance(found, ReplyProblem)
+    assert "leaves lines out ('// ... as before ...')" in found.reason
+    both = f"## Candidate\n\n{fenced(CANDIDATE)}\n\nIn short:\n\n{fenced(sketch)}\n"
+    found = read_candidate(parse_reply(both), Plan(advice="", scaffold=""), shown)
+    assert found == Candidate(source=CANDIDATE)

@@ -45,6 +45,7 @@ from protocol.settings import JudgeRules
 from protocol.values import (
     BACKENDS,
     AttemptView,
+    Device,
     LedgerEntry,
     Outcome,
     Plan,
@@ -97,11 +98,11 @@ def compact(work: AgentWork) -> Request:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_said_to_every_model_is_short(backend: str) -> None:
-    """System, form and example of a first request are at most 5 KiB for every role."""
+    """System message and role's part of a first request are at most 5 KiB for every role."""
     task = replace(TASK, backend=backend)
     for work in (make_plan(), write(PLAN), repair(PLAN), solve()):
         request = compact(replace(work, task=task))
-        fixed = [s.text for s in request.sections if s.kind in ("example", "role")]
+        fixed = [s.text for s in request.sections if s.kind == "role"]
         assert len("".join([request.system, *fixed]).encode()) <= MAX_FIXED_BYTES
 
 
@@ -123,18 +124,12 @@ def test_the_module_is_shown_once() -> None:
 
 
 def test_the_prefix_is_the_same_for_a_whole_task() -> None:
-    """Another role, attempt, node, window or ledger changes no byte before the node.
-
-    A strategy without a planner shows no planner's answer.
-    """
+    """Another role, strategy, attempt, node, window or ledger changes no byte before the node."""
     later = {"attempt": 9, "node": FAST, "window": (WRONG,), "ledger": LEDGER, "best": NEAR}
-    team = [compact(work) for work in (make_plan(), make_plan(**later), write(PLAN), repair(PLAN))]
-    alone = [compact(work) for work in (solve(), solve(**later))]
-    for requests in (team, alone):
-        assert 1 == len({(request.system, request.stable_text) for request in requests})
-        assert all("{{" not in request.render() for request in requests)
-    assert ["## Anchors" in one[0].stable_text for one in (team, alone)] == [True, False]
-    assert not any("span" in request.stable_text for request in alone)
+    works = (make_plan(), make_plan(**later), write(PLAN), repair(PLAN), solve(), solve(**later))
+    requests = [compact(work) for work in works]
+    assert 1 == len({(request.system, request.stable_text) for request in requests})
+    assert all("{{" not in request.render() for request in requests)
 
 
 def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
@@ -213,11 +208,51 @@ def test_rules_are_stated_once() -> None:
         text = compact(make_plan(reference=reference)).stable_text
 
         assert "- Tolerance of the output, float32" in text
-        assert "- TF32 in the reference" in text
+        assert "TF32 in the reference" not in text  # an addition has no products
+        product = replace(TASK, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
+        of_product = compact(replace(make_plan(reference=reference), task=product)).stable_text
+        assert "- TF32 in the reference" in of_product
         assert "Timed:" not in text
         assert "Checks:" not in text
         assert words in text
         assert ("Precision is judged" in text) == bool(words)
+
+
+def test_rules_follow_from_the_task_and_its_device() -> None:
+    """Of products for float32 tasks with some; of float8 and wgmma for cards that have them."""
+    module = replace(TASK, backend="cuda", device="cuda")
+    product = replace(module, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
+
+    def request(task: Task, capability: str, inputs: str = "float32[8, 8]") -> str:
+        device = Device(kind="cuda", name="a card", facts={"compute capability": capability})
+        reference = replace(REFERENCE, device=device, inputs=inputs)
+        root = replace(ROOT, source=task.source)
+        work = solve(reference=reference, node=root, root=root)
+        return compact(replace(work, task=task)).render()
+
+    for text, told in (
+        (request(product, "9.0"), (True, True, True)),
+        (request(product, "8.9"), (True, True, False)),
+        (request(product, "8.0"), (True, False, False)),
+        (request(product, "9.0", "float16[8, 8]"), (False, False, True)),
+        (request(module, "9.0"), (False, False, False)),
+    ):
+        words = ("in bfloat16; three products", "in e4m3, at twice", "with setmaxnreg")
+        assert told == tuple(one in text for one in words)
+    using = replace(FAST, source=f"{CANDIDATE}# wgmma.mma_async")
+    late = solve(node=using, reference=replace(REFERENCE, device=Device(
+        kind="cuda", name="a card", facts={"compute capability": "9.0"})))  # fmt: skip
+    assert "with setmaxnreg" in compact(replace(late, task=module)).render()
+
+
+def test_the_first_attempt_is_told_of_no_others() -> None:
+    """Nothing to repeat, to take over or to mend."""
+    for work in (make_plan(), solve()):
+        text = compact(work).varying_text
+        assert not any(words in text for words in ("no idea of the ledger", "take over", "failed"))
+    later = compact(solve(node=WRONG, ledger=LEDGER)).varying_text
+    for words in ("Repeat no idea", "may take over from the fastest", "It failed as shown there"):
+        assert words in later
 
 
 def test_operators_of_the_module_are_for_those_that_plan_from_it() -> None:
@@ -414,26 +449,29 @@ def test_a_request_shrinks_by_its_largest_attempt() -> None:
     while (smaller := request.without_largest_attempt()) is not None:
         request = smaller
 
-    assert {"example", "architecture", "node", "ledger", "role"} == {
+    assert {"architecture", "node", "ledger", "role"} == {
         section.kind for section in request.sections
     }
 
 
-def test_the_examples_answers_are_in_a_form_that_is_read() -> None:
-    """The example's answers parse: what a model imitates is accepted."""
-    example = compact(make_plan()).stable_text
-    plan, code = re.findall(r"^````\n(.*?)^````", example, re.DOTALL | re.MULTILINE)
-    places = [line[2:] for line in plan.splitlines() if line.startswith("- ")]
-    source = "\n".join(['X = """', "void bias_kernel() {", "}", '"""', *["x = 1"] * 30])
-    shown = ShownLines(source, ((1, 2),))
-
-    assert [(31, 32), (2, 3)] == [
-        (place.first, place.last)
-        for place in map(shown.find, places)
-        if not hasattr(place, "reason")
-    ]
-    titles = [s.title for s in parse_reply(code).sections if s.name == "edit"]
-    assert ["span 1"] == titles
+def test_places_are_named_in_forms_that_are_read() -> None:
+    """What a request says of places is accepted: the code's headings, a planner's list."""
+    places = {
+        "span N": "span 1",
+        "lines A-B": "lines 12-13",
+        "function NAME": "function forward",
+        "after line N": "after line 13",
+    }
+    headings = re.findall(r"`### ([^`]*)`", compact(write(PLAN)).varying_text)
+    assert [*places] == headings
+    shown = ShownLines(TASK_SOURCE, ((12, 13),))
+    for place in places.values():
+        code = ["    def forward(self, x):"] * ("forward" in place) + ["        return x"]
+        block = "\n".join(["```python", *code, "```"])
+        reply = parse_reply(f"## Advice\n\nReturn.\n\n## Edits\n\n### {place}\n{block}\n")
+        assert isinstance(read_solution(reply, shown), tuple)
+    listed = re.findall(r"`(lines A-B|function NAME)`", compact(make_plan()).varying_text)
+    assert ["lines A-B", "function NAME"] == listed
 
 
 def test_a_solo_agent_answers_with_edits() -> None:

@@ -17,7 +17,7 @@ from actors.agents.replies.definitions import definitions_of
 from actors.agents.replies.edits import EditedSource, edited_source
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import ReplyProblem, fenced, parse_reply
-from protocol.values import Plan
+from protocol.values import Candidate, Plan
 
 # Line ends of other systems, and characters that some functions take for line ends.
 ODD = ("\r\n", "\n\t", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\u00a0", "\ufeff", "é")
@@ -169,3 +169,102 @@ def test_nested_places_are_never_both_applied(titles: list[str], data: st.DataOb
     assert isinstance(found, ReplyProblem) == overlap
     if isinstance(found, ReplyProblem):
         assert "overlap: join them" in found.reason
+
+
+TWO_KERNELS = '''import torch
+import torch.nn as nn
+
+source = r"""
+__device__ float one_more(float a) {
+  return a + 1.0f;
+}
+
+__global__ void add(const float* x, float* y, int n) {
+  int i = blockIdx.x * 256 + threadIdx.x;
+  if (i < n) y[i] = one_more(x[i]);
+}
+"""
+
+
+class ModelNew(nn.Module):
+    def extra_repr(self):
+        return "one more"
+
+    def forward(self, x):
+        y = x + 1.0
+        return y
+'''
+BODY = "  int i = blockIdx.x * 512 + threadIdx.x;"
+MORE = "__device__ float one_more(float a) {\n  return a + 2.0f;\n}\n"
+
+
+def read_two_kernels(text: str) -> Candidate | ReplyProblem:
+    reply = parse_reply(f"## Advice\n\nDo it.\n\n## Edits\n\n{text}")
+    return read_candidate(reply, Plan(advice="", scaffold=""), ShownLines(TWO_KERNELS))
+
+
+@pytest.mark.parametrize(
+    ("title", "new", "words"),
+    [
+        ("line 10", f"10\t{BODY}\n  // of 512 threads", "line numbers"),
+        ("line 10", f"-  int i = blockIdx.x * 256 + threadIdx.x;\n+{BODY}", "is a difference"),
+        ("line 10", f"<<<<<<< SEARCH\n  int i;\n=======\n{BODY}\n>>>>>>> REPLACE", "search for"),
+        ("lines 10-11", f"{BODY}\n  // the rest of the kernel stays unchanged", "leaves lines out"),
+        ("lines 10-11", f"{BODY}\n  /* existing code */", "leaves lines out"),
+        ("lines 21-22", "        ...\n        return y", "leaves lines out"),
+        ("lines 10-11", f"{BODY}\n  y[i] = 1.0f;\n}}", "do not pair up"),
+        ("lines 9-10", BODY, "do not pair up"),
+        ("kernel add (and one_more)", f"{MORE}__global__ void add() {{\n}}", "defined twice"),
+        ("function forward", "def forward(self, x):\n    return x + 1.0", "has left its class"),
+        ("line 10 (which also changes line 11)", BODY, "names no place"),
+        ("from `" + "a " * 2000 + "` to `b`", BODY, "can't be placed"),
+    ],
+)
+def test_what_edits_would_break_is_asked_about(title: str, new: str, words: str) -> None:
+    """What a compiler, or nothing at all, would notice: text that is none of the file, brackets
+    without their pair, a definition twice or outside of its class."""
+    found = read_two_kernels(f"### {title}\n```cpp\n{new}\n```\n")
+    assert isinstance(found, ReplyProblem), found
+    assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("title", "new"),
+    [
+        ("line 10", f"{BODY}  // the rest of the block waits"),
+        ("line 10", f"#if 1\n  {{\n#else\n  {{\n#endif\n{BODY}\n  }}"),
+        ("after line 7", "template <int N>\n__device__ float one_more(double a) {\n  return N;\n}"),
+        ("lines 9-12", '__global__ void add() {\n  one<<<1, 2>>>("<<<IMPROVE>>>");\n}'),
+        ("lines 17-19", ""),
+        ("line 11", "  y[i] -= 1.0f;\n  -x[i];"),
+    ],
+)
+def test_unusual_code_is_put_in_place(title: str, new: str) -> None:
+    """Comments about a rest, preprocessor choices, overloads, launches: no slips."""
+    found = read_two_kernels(f"### {title}\n```cpp\n{new}\n```\n")
+    assert isinstance(found, Candidate), found
+    assert new in found.source
+
+
+def test_an_edit_that_is_written_twice_counts_once() -> None:
+    """The same place with the same lines; with other lines it is asked about."""
+    edit, other = (f"### line 10\n```cpp\n{line}\n```\n" for line in (BODY, "  int i = 0;"))
+    assert read_two_kernels(edit + edit) == read_two_kernels(edit)
+    assert isinstance(read_two_kernels(edit + other), ReplyProblem)
+
+
+def test_a_longer_fence_holds_shorter_ones() -> None:
+    """What a question about a fence asks for is read; a fence of the block's length is not."""
+    text = '        return """\n```\nx\n```\n"""'
+    found = read_two_kernels(f"### line 18\n````python\n{text}\n````\n")
+    assert isinstance(found, Candidate)
+    assert text in found.source
+    assert isinstance(read_two_kernels(f"### line 18\n```python\n{text}\n```\n"), ReplyProblem)
+
+
+@pytest.mark.parametrize("line", ["### " + " #" * 20_000 + "x", "``` " + " " * 20_000 + "`"])
+def test_a_long_line_takes_no_long_time(line: str) -> None:
+    """It is text: patterns of headings and fences took two minutes for such a line."""
+    edit = f"### line 10\n```cpp\n{BODY}\n```\n"
+    before = read_two_kernels(edit)
+    assert read_two_kernels(f"{edit}\n{line}\n") == before

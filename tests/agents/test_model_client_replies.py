@@ -31,6 +31,7 @@ from actors.agents.replies.replies import fenced
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import plan_request
 from actors.agents.requests.request import Request
+from actors.agents.requests.request_version import request_version
 from actors.agents.retry import RetryingCaller
 from protocol.messages import CallsBlocked, HandedBack, Planned, Repaired, ReplyUnusable, Written
 from protocol.values import Call, Plan
@@ -65,6 +66,7 @@ def test_a_plan_comes_out_checked(tmp_path: Path) -> None:
 
     assert result == Planned(lease=lease("plan"), plan=PLAN)
     assert [call.reply for call in context.calls] == [GOOD_PLAN]
+    assert [call.request_version for call in context.calls] == [request_version()]
     assert spooled(tmp_path) == []
 
 

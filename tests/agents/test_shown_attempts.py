@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
@@ -19,6 +20,7 @@ from agent_fakes import (
 from msgspec.structs import replace
 
 from actors.agents.cards.selection import choose_cards
+from actors.agents.cards.techniques import techniques_in
 from actors.agents.models.replay_key import without_measurements
 from actors.agents.requests.attempts import (
     ALL_CODE,
@@ -26,7 +28,7 @@ from actors.agents.requests.attempts import (
     LEAST_OTHER_CODE,
     MOST_OTHER_CODE,
 )
-from actors.agents.requests.facts import LABEL_WORDS
+from actors.agents.requests.facts import LABEL_WORDS, UNTOLD_LABELS
 from actors.agents.requests.ledger import sentences
 from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.request import Request, SectionKind
@@ -89,7 +91,7 @@ def titles(work: AgentWork, task: Task = MATMUL, reference: Reference = ON_CARD)
     """Return the titles of the cards that a request shows."""
     request = compact(replace(work, task=task, reference=reference))
     text = "".join(section.text for section in request.sections if section.kind == "cards")
-    return [line[4:] for line in text.splitlines() if line.startswith("### ")]
+    return re.findall(r"^(?:### |- )(.+?)(?: \(.*\))?$", text, re.MULTILINE)
 
 
 def test_an_attempt_near_the_node_is_shown_as_a_change() -> None:
@@ -133,8 +135,8 @@ def test_the_fastest_is_shown_with_its_code_and_its_profile_once() -> None:
         text = compact(work).varying_text
         assert text.count("# the fastest\n" * 20) == 1
         assert "## The fastest so far: node 8" in text
-        assert "Sentence 9." not in text
-        assert "- Sentence 10.\n- Sentence 11.\n- Sentence 12.\n" in text
+        assert "Sentence 10." not in text
+        assert "- Sentence 11.\n- Sentence 12.\n" in text
         assert text.count("Its idea: One pass. Four crossings of memory become two.\n") >= 1
     own = compact(make_plan(node=FASTEST, window=(OTHER,))).varying_text
     assert "The fastest so far" not in own
@@ -228,7 +230,7 @@ def test_a_replay_does_not_ask_which_attempt_was_the_fastest() -> None:
 def test_every_label_of_the_judge_has_words() -> None:
     """A label stands in a request with what it means."""
     table = (labels.__doc__ or "").rpartition("\n\n")[2]
-    assert {*LABEL_WORDS} == {line.split()[0] for line in table.splitlines()}
+    assert {*LABEL_WORDS, *UNTOLD_LABELS} == {line.split()[0] for line in table.splitlines()}
 
 
 def test_a_time_that_its_clock_did_not_show_is_explained() -> None:
@@ -284,6 +286,25 @@ def test_a_product_is_far_from_what_its_split_takes() -> None:
         solve(node=replace(NODE, score_us=21.0)),
         reference=replace(reference, facts=replace(facts, rates=DeviceRates())),
     )
+
+
+def test_a_planner_reads_titles_and_effects_alone() -> None:
+    """It writes no code; the coder sees that of the cards which its advice names."""
+    node = replace(NODE, score_us=20.0)
+    (section,) = [
+        one
+        for one in compact(replace(make_plan(node=node), task=MATMUL, reference=ON_CARD)).sections
+        if one.kind == "cards"
+    ]
+    first = choose_cards(MATMUL, ON_CARD)[0]
+    assert f"- {first.title} ({first.effect})" in section.text
+    assert "```" not in section.text
+    assert first.code.splitlines()[0] not in section.text
+    blocks = [card for card in choose_cards(MATMUL, ON_CARD) if not techniques_in(card.code)]
+    assert blocks
+    for card in blocks:
+        named = replace(PLAN, advice=f"Take '{card.title}' for this.")
+        assert card.title in titles(write(named, node=NODE))
 
 
 def test_a_coder_has_the_cards_that_its_plan_is_about() -> None:

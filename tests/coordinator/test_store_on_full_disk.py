@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.coordinator.storage.database import LOCK_NAME, Database, StoreFullError
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 
 
 @pytest.mark.parametrize("file_name", [f"{RUN_DB}-wal", LOCK_NAME])

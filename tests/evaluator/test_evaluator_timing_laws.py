@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.evaluator.timing import timing_statistics
+from actors.evaluator.timing import intervals, lots, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
@@ -47,30 +47,119 @@ def test_a_steady_drift_does_not_move_the_ratio(us: float, ratio: float, drift: 
 
 @given(LOGS)
 def test_the_interval_contains_the_median(values: list[float]) -> None:
-    """The reported speedup is within its own interval."""
-    found = timing_statistics.median_interval(values)
+    """The median of rounds is within its own interval."""
+    found = intervals.median_interval(values)
     assert found is not None
     ranked = sorted(values)
     middle = (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
-    if len(values) > max(timing_statistics.STUDENT_T_95):
+    if len(values) > max(intervals.STUDENT_T_95):
         assert found[0] <= middle <= found[1]
     assert found[0] <= found[1]
+
+
+@given(st.lists(st.tuples(*[st.floats(1e-3, 1e6)] * 4), min_size=2, max_size=20))
+def test_the_reported_figures_are_in_their_interval(blocks: list[tuple[float, ...]]) -> None:
+    """Whatever the blocks took: half of a candidate's may have taken no time at all."""
+    groups = [TimedGroup(reference=each[:2], candidate=each[2:]) for each in blocks]
+    timed = timing_statistics.timing_of(groups)
+    low, high = timed.ci95 or (0.0, 0.0)
+    assert low <= timed.speedup <= high
+    assert low * (1 - 1e-9) <= timed.reference_us / timed.median_us <= high * (1 + 1e-9)
 
 
 @settings(max_examples=10)
 @given(st.integers(0, 10**6), st.sampled_from([3, 5, 6, 9, 20, 50]))
 def test_the_interval_contains_the_true_ratio_in_95_of_100_cases(seed: int, count: int) -> None:
-    """In 95 of 100 repetitions, less what chance allows, the true ratio is in the interval."""
+    """In 95 of 100 (99 for a verdict), less what chance allows, it is in the interval."""
     rng = random.Random(seed)
-    contained = 0
+    contained = [0, 0]
     repetitions = 400
     for _repetition in range(repetitions):
-        low, high = timing_statistics.median_interval(
-            [rng.gauss(0.3, 0.05) for _ in range(count)]
-        ) or (0, 0)
-        contained += low <= 0.3 <= high
-    # Four standard deviations of a binomial below 95 %.
-    assert contained / repetitions > 0.95 - 4 * math.sqrt(0.95 * 0.05 / repetitions)
+        values = [rng.gauss(0.3, 0.05) for _ in range(count)]
+        found = (intervals.median_interval(values) or (0, 0), intervals.symmetric_interval(values))
+        for number, (low, high) in enumerate(found):
+            contained[number] += low <= 0.3 <= high
+    for times, share in zip(contained, (0.95, 0.99), strict=True):
+        # Four standard deviations of a binomial below the share.
+        assert times / repetitions > share - 4 * math.sqrt(share * (1 - share) / repetitions)
+
+
+def bursts(rng: random.Random, groups: int) -> list[list[float]]:
+    """Return the times of the blocks of some groups, beside a program that comes and goes.
+
+    Its turns and its pauses last for a block or for some groups, or it ends in the middle.
+    """
+    length, is_there = rng.choice([1, 2, 5, 20, 1000]), rng.random() < 0.5
+    left = rng.uniform(0, length)
+    times: list[float] = []
+    for _block in range(4 * groups):
+        left -= 1
+        if left < 0:
+            is_there, left = not is_there, rng.expovariate(1 / length)
+        times.append(100 * rng.gauss(1, 0.02) * (rng.uniform(1.5, 2.5) if is_there else 1))
+    return [times[first : first + 4] for first in range(0, len(times), 4)]
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 10**6), st.sampled_from([4, 6, 8, 12]))
+def test_a_program_that_comes_and_goes_moves_no_interval_off_the_truth(
+    seed: int, count: int
+) -> None:
+    """Of a module against itself: the lot of the order makes chance of whatever happens."""
+    rng = random.Random(seed)
+    off = []
+    for _repetition in range(300):
+        groups = []
+        for times in bursts(rng, count):
+            sides: dict[str, list[float]] = {"reference": [], "candidate": []}
+            order = [side for half in lots.order() for side in half]
+            for side, us in zip(order, times, strict=True):
+                sides[side].append(us)
+            groups.append(
+                TimedGroup(
+                    reference=tuple(sides["reference"]),  # type: ignore[arg-type]  # two blocks
+                    candidate=tuple(sides["candidate"]),  # type: ignore[arg-type]
+                )
+            )
+        low, high = timing_statistics.timing_of(groups).ci95 or (0.0, 0.0)
+        off.append(max(low - 1, 1 - high, 0.0))
+    assert sum(each > 0 for each in off) <= 0.02 * len(off) + 6
+    assert sum(each > 0.03 for each in off) <= 0.005 * len(off) + 3
+
+
+def beside_turns(rng: random.Random, work_ms: float) -> float:
+    """Return the milliseconds of a block beside a program with which the card takes turns.
+
+    What comes before the block's pause ends when a turn of the other program does.
+    """
+    theirs, ours = 2.4, 2.0
+    begin = (theirs + 1e3 * lots.pause_s(on_host=False) + rng.uniform(0, 0.2)) % (theirs + ours)
+    waited = max(0.0, theirs - begin)
+    first = ours - max(0.0, begin - theirs)
+    return waited + work_ms + theirs * math.ceil(max(0.0, work_ms - first) / ours)
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 10**6), st.sampled_from([(46, 52), (82, 82), (100, 135)]))
+def test_turns_of_a_card_move_no_interval_off_the_truth(seed: int, calls: tuple[int, int]) -> None:
+    """A block takes a turn more or less, and the lot of its begin makes that chance.
+
+    Blocks that began at the same moment of the turns had 19 % between two sides with blocks of 46
+    and 52 calls of the same module, in all groups.
+    """
+    rng = random.Random(seed)
+    off = []
+    for _repetition in range(200):
+        groups = []
+        for _group in range(6):
+            times = [
+                tuple(1e3 * beside_turns(rng, 0.148 * count) / count for _block in range(2))
+                for count in calls
+            ]
+            groups.append(TimedGroup(reference=times[0], candidate=times[1]))  # type: ignore[arg-type]  # two blocks
+        low, high = timing_statistics.timing_of(groups).ci95 or (0.0, 0.0)
+        off.append(max(low - 1, 1 - high, 0.0))
+    assert sum(each > 0.03 for each in off) <= 0.01 * len(off) + 4
 
 
 def test_one_group_has_no_interval() -> None:
@@ -101,7 +190,7 @@ def test_the_shown_groups_are_the_ones_that_were_measured(count: int) -> None:
 
 
 def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
-    """Narrow intervals end it early, but never before eight groups; time ends it after three."""
+    """Narrow intervals end it early, but never before eight groups; time ends it after six."""
     steady = [group(200, 100)] * 40
     wild = [group(200 + 100 * (number % 7), 100) for number in range(44)]
     assert not timing_statistics.is_enough(steady[:7], 1.0, 20.0)
@@ -115,7 +204,7 @@ def test_a_candidate_that_is_clearly_behind_is_timed_roughly() -> None:
     """3 % are narrow enough below the task's best node, 10 % are not; a contender goes on."""
 
     def alternating(spread: float) -> list[TimedGroup]:
-        return [group(200 * (1 + spread * (number % 2)), 100) for number in range(44)]
+        return [group(200 * (1 + spread * (number % 2)), 100) for number in range(10)]
 
     three_percent, ten_percent = alternating(0.03), alternating(0.10)
     assert not timing_statistics.is_enough(three_percent, 1.0, 20.0)
@@ -352,20 +441,19 @@ def test_a_task_that_draws_slowly_has_short_blocks() -> None:
     assert sizes.calls("candidate") == sizes.largest == 7
 
 
-def test_a_card_takes_six_groups_unless_they_take_too_long() -> None:
-    """When the time is up three groups do on a host; a card goes on for as long again."""
+def test_six_groups_are_timed_unless_they_take_too_long() -> None:
+    """When the time is up timing goes on for as long again; then three groups do."""
     groups = [group(100 * (1 + 0.1 * (number % 3)), 100) for number in range(6)]
-    assert timing_statistics.is_enough(groups[:3], 1.0, 1.0)
-    wanted = POLICY.gpu_min_groups
-    assert not timing_statistics.is_enough(groups[:3], 1.0, 1.0, wanted_groups=wanted)
-    assert timing_statistics.is_enough(groups[:3], 2.0, 1.0, wanted_groups=wanted)
-    assert timing_statistics.is_enough(groups, 1.0, 1.0, wanted_groups=wanted)
+    assert not timing_statistics.is_enough(groups[:3], 1.0, 1.0)
+    assert not timing_statistics.is_enough(groups[:2], 9.0, 1.0)
+    assert timing_statistics.is_enough(groups[:3], 2.0, 1.0)
+    assert timing_statistics.is_enough(groups, 1.0, 1.0)
 
 
 def test_a_first_look_of_a_contender_ends_at_one_percent_to_either_side() -> None:
     """The winner is timed again in full, to half of that: then there is no best to beat."""
     within = [group(200 * (1 + 0.009 * (number % 3)), 100) for number in range(8)]
-    beyond = [group(200 * (1 + 0.012 * (number % 3)), 100) for number in range(8)]
+    beyond = [group(200 * (1 + 0.02 * (number % 3)), 100) for number in range(8)]
     for best in (1.5, 2.0, 2.01):
         assert timing_statistics.is_enough(within, 0.5, 6.0, best_speedup=best)
         assert not timing_statistics.is_enough(beyond, 0.5, 6.0, best_speedup=best)

@@ -11,7 +11,7 @@ import torch
 from actors.evaluator.children import device_rates, profiler, task_cost
 from actors.evaluator.children.output_difference import difference_lines
 from actors.evaluator.children.product_kernels import PRODUCTS
-from actors.evaluator.devices.device import last_cache_bytes
+from actors.evaluator.devices.device_description import last_cache_bytes
 from actors.evaluator.judge import Judge, TaskProblem
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.settings import Limits
@@ -57,9 +57,12 @@ def test_every_rate_of_a_card_is_measured() -> None:
     assert rates.tflops["float32"] < rates.tflops["bfloat16"]
     named = rates.instruction_tflops
     assert named["TF32 by mma.sync"] < named["bfloat16 by mma.sync"]
+    assert 0.9 * rates.tflops["float32"] < named["float32 by fma"]
+    assert 1.5 * named["float32 by fma"] < named["float16 by fma of half2"]
     if torch.cuda.get_device_capability() == (9, 0):
         assert {*PRODUCTS} == {*named}
         assert 0.9 * rates.tflops["bfloat16"] < named["bfloat16 by wgmma"]
+        assert 1.5 * named["bfloat16 by wgmma"] < named["float8 by wgmma"]
         assert {2, 4, 8} <= {*rates.clusters}
         count = torch.cuda.get_device_properties(0).multi_processor_count
         assert all(count / 2 < size * most <= count for size, most in rates.clusters.items())

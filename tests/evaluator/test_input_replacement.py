@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import select
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +19,9 @@ from hypothesis import strategies as st
 from actors.evaluator.judge import Judge
 from actors.evaluator.timing import input_replacement
 from actors.evaluator.timing.input_replacement import InputReplacement
+from actors.evaluator.timing.sides import Sides
 from actors.evaluator.timing.timing_policy import POLICY
+from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Outcome, Task, Verdict
 
 TRIES = 3  # a look may say nothing on a busy machine
@@ -70,15 +74,32 @@ def test_a_view_of_an_input_is_no_late_output(
 ) -> None:
     """It shows what is in the input when the block's outputs are copied."""
 
-    def late(calls: int, _rng: random.Random) -> InputReplacement:
-        return InputReplacement(calls=calls, coming=calls - 1, over=0, after=2.0)  # of the block
+    def timed_window(
+        sides: Sides,
+        side: Side,
+        *args: Any,
+        meanwhile: Callable[[float], None] = lambda _began: None,
+        **named: Any,
+    ) -> object:
+        def once_all_calls_are_over(began: float) -> None:
+            looked_at = sides._runner_of(side).channel
+            assert select.select([looked_at], [], [], LIMITS.check_s)[0]  # it has answered
+            meanwhile(began)
+
+        return plain_window(sides, side, *args, meanwhile=once_all_calls_are_over, **named)
 
     def is_after(replaced: InputReplacement, *_seconds: float) -> bool:
         looks.append(replaced)
         return True
 
     looks: list[InputReplacement] = []
-    monkeypatch.setattr(input_replacement, "by_lot", late)
+    plain_window = Sides.timed_window
+    monkeypatch.setattr(Sides, "timed_window", timed_window)
+    monkeypatch.setattr(
+        input_replacement,
+        "by_lot",
+        lambda calls, _rng: InputReplacement(calls=calls, coming=calls - 1, over=0, after=0.0),
+    )
     monkeypatch.setattr(InputReplacement, "was_before_its_turn", lambda *_seconds: False)
     monkeypatch.setattr(InputReplacement, "was_after_its_turn", is_after)
     verdict = thorough_judge.judge(Task(name="views", source=VIEWS), VIEWS + OWN)

@@ -46,6 +46,18 @@ def test_bytes_of_different_tensors_never_overlap(any_layout: layout_checks.Layo
     assert layout_checks.total_bytes(any_layout) == places[-1]
 
 
+@given(st.integers(1, 10**6), st.sampled_from(sorted(layout_checks.ITEM_BYTES)))
+def test_slots_begin_at_all_places_of_a_page(count: int, dtype: str) -> None:
+    """Where a process has its outputs favours no side: a call's time depends on both places."""
+    inputs = Leaf(dtype=dtype, shape=(count,))
+    size = layout_checks.slot_bytes(inputs)
+    assert size >= max(inputs.nbytes, layout_checks.SLOT_ALIGNMENT)
+    begins = [slot * size for slot in range(8)]
+    assert all(begin % layout_checks.SLOT_ALIGNMENT == 0 for begin in begins)
+    if inputs.nbytes > layout_checks.PAGE_BYTES:
+        assert 8 == len({begin % layout_checks.PAGE_BYTES for begin in begins})
+
+
 @given(LAYOUTS, LAYOUTS)
 def test_only_equal_layouts_do_not_differ(
     left: layout_checks.Layout, right: layout_checks.Layout

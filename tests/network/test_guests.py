@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from net_run import ENVIRONMENT, ROOT, NetRun
 
-from actors.supervisor.reporting import run_results
-from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol import key_ring, tickets
 
 

@@ -15,7 +15,7 @@ from actors.ship.errors import NothingToShipError, ShipError
 from actors.ship.package import name_of, package_files
 from actors.ship.package_readme import readme
 from actors.ship.shipped_winner import chosen_node, of_file, of_fitted
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
 from protocol.release import LIMITS
 from protocol.values import Outcome, Verdict
 

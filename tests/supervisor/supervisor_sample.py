@@ -72,7 +72,7 @@ NODES: tuple[tuple[int, int, Verdict], ...] = (
 
 
 class Sample:
-    """One run directory with a database that a test can add to."""
+    """One run folder with a database that a test can add to."""
 
     def __init__(
         self,

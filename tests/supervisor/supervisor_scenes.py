@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from supervisor_sample import Sample
+
 from actors import deadlines, procfs
 from actors.coordinator.storage.database import schema
 from actors.log import open_log
@@ -28,9 +30,10 @@ from actors.supervisor.processes.child_specs import ChildSpec
 from actors.supervisor.processes.event_poller import EventPoller
 from actors.supervisor.processes.process_tree import ProcessTree
 from actors.supervisor.processes.restarts import RestartIntensity
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import PlainScreen
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.screens.screen import PlainScreen
 from actors.supervisor.run_folder import RunFolder
+from protocol.run_db import RUN_DB
 from protocol.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -355,6 +358,21 @@ def folder_moved(folder: Path) -> dict[str, object]:
     return {**seen, "made_again": folder.exists()}
 
 
+def store_removed(folder: Path) -> dict[str, object]:
+    """`run.db` of a run under way is removed; the coordinator still has it open."""
+    Sample(folder, nodes=(), status="running").db.close()
+
+    def disturb() -> None:
+        until(lambda: (folder / "heard").exists())
+        until(lambda: os.pread(lock, 100, 0).split()[1:])  # the supervisor has read run.db
+        (folder / RUN_DB).unlink()
+
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    threading.Thread(target=disturb, daemon=True).start()
+    seen = _supervise(folder, spec("coordinator", COORDINATOR, role="coordinator"))
+    return {**seen, "made_again": (folder / RUN_DB).exists()}
+
+
 def _fenced(plain: ChildSpec) -> ChildSpec:
     from msgspec.structs import replace
 
@@ -386,6 +404,7 @@ SCENES = (
     two_interrupts,
     time_is_up,
     folder_moved,
+    store_removed,
 )
 
 if __name__ == "__main__":

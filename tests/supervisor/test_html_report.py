@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 from supervisor_sample import NODES, Sample, correct, failed
 
-from actors.supervisor.reporting import html_report
-from actors.supervisor.reporting.page_files import page_order
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.page.page_files import page_order
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data.run_reader import RunReader
 from protocol import settings as settings_file
 from protocol.values import Device, Outcome, Plan, Reference
 
@@ -128,7 +128,7 @@ def test_no_template_switches_escaping_off() -> None:
 def test_a_run_that_has_just_begun_has_a_report(tmp_path: Path) -> None:
     """A run without nodes has a report; a folder without a run is one line and status 2."""
     Sample(tmp_path / "run", nodes=(), status="running").db.close()
-    script = str(Path(html_report.__file__).parents[3] / "scripts" / "report.py")
+    script = str(Path(html_report.__file__).parents[4] / "scripts" / "report.py")
     good = subprocess.run([sys.executable, script, str(tmp_path / "run")], check=False)
     assert good.returncode == 0
     assert "No attempt has ended yet" in (tmp_path / "run" / "report.html").read_text()

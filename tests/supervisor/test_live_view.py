@@ -20,12 +20,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from supervisor_sample import Sample, correct
 
-from actors.supervisor.reporting import run_progress
-from actors.supervisor.reporting.live_view import LiveScreen
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import PlainScreen
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens import run_progress
+from actors.supervisor.reporting.screens.live_view import LiveScreen
+from actors.supervisor.reporting.screens.screen import PlainScreen
 from protocol.settings import SearchSettings, Settings
 
 TOP = Path(__file__).parents[2]
@@ -233,8 +233,8 @@ QUITTER = """
 import os, signal, sys
 sys.path.insert(0, {top!r})
 from rich.console import Console
-from actors.supervisor.reporting.live_view import LiveScreen
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.screens.live_view import LiveScreen
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from protocol.settings import Settings
 LiveScreen(Console(), Settings(), "runs/x").show(Snapshot(), (), 1.0)
 os.kill(os.getpid(), signal.SIGQUIT)

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from supervisor_sample import Sample
 
 from actors.cli import UsageError
-from actors.supervisor.reporting.prometheus import (
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens.prometheus import (
     MeteredScreen,
     MetricFamily,
     MetricsServer,
     prometheus_text,
 )
-from actors.supervisor.reporting.prometheus import MetricSample as Point
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.snapshot import Snapshot
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens.prometheus import MetricSample as Point
 
 # The text format: https://prometheus.io/docs/instrumenting/exposition_formats/
 VALUE = r'"((?:[^"\\\n]|\\[\\"n])*)"'

@@ -17,8 +17,8 @@ import supervisor
 from actors.cli import UsageError
 from actors.supervisor import run_folder
 from actors.supervisor.cli import flags
-from actors.supervisor.reporting import run_folder_integrity
-from actors.supervisor.reporting.run_folder_integrity import DamagedRunError
+from actors.supervisor.reporting.run_data import run_folder_integrity
+from actors.supervisor.reporting.run_data.run_folder_integrity import DamagedRunError
 from protocol import settings as settings_file
 from scripts import export, replay, report, story
 

@@ -12,8 +12,9 @@ import pytest
 from supervisor_sample import Sample, correct, failed
 
 from actors.coordinator.storage.database import Database
-from actors.supervisor.reporting import feed_rows, feed_values, run_tables
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.feed import feed_rows, feed_values
+from actors.supervisor.reporting.run_data import run_tables
+from actors.supervisor.reporting.run_data.run_reader import RunReader
 from protocol.run_views import column_descriptions
 from protocol.values import Outcome, Plan
 

@@ -10,9 +10,10 @@ from supervisor_sample import Sample, correct
 
 from actors.cli import UsageError
 from actors.supervisor.finish import finish_run
-from actors.supervisor.reporting import html_report, run_results
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data import run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from actors.supervisor.run_folder import open_run_folder
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.directives import REJECTED_BY_PERSON

@@ -7,8 +7,9 @@ from pathlib import Path
 from msgspec.structs import replace
 from supervisor_sample import Sample, correct
 
-from actors.supervisor.reporting import formatting, html_report, run_results
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.report import html_report
+from actors.supervisor.reporting.run_data import formatting, run_results
+from actors.supervisor.reporting.run_data.run_reader import RunReader
 
 
 def result_of(folder: Path, device: str) -> tuple[run_results.TaskResult, str, str]:

@@ -134,3 +134,11 @@ def test_a_run_whose_folder_is_gone_ends(tmp_path: Path) -> None:
     seen = play("folder_moved", tmp_path / "run")
     assert ("fault", 0, False) == (seen["kind"], seen["left"], seen["made_again"])
     assert "run, or the lock in it, was moved or removed: put it back, then resume" == seen["why"]
+
+
+def test_a_run_whose_store_is_removed_ends(tmp_path: Path) -> None:
+    """The coordinator would go on in a file without a path until all attempts are made."""
+    (tmp_path / "run").mkdir()
+    seen = play("store_removed", tmp_path / "run")
+    assert ("fault", 0, False) == (seen["kind"], seen["left"], seen["made_again"])
+    assert "run/run.db was moved or removed: put it back, then resume" == seen["why"]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from supervisor_sample import Sample, correct, failed
 
-from actors.supervisor.reporting import run_progress
-from actors.supervisor.reporting.live_view import LiveScreen, nodes_to_show
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.screen import PlainScreen
-from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState, WorkerState
-from actors.supervisor.reporting.worker_status import WorkerStatus, worker_statuses
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, TaskState, WorkerState
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus, worker_statuses
+from actors.supervisor.reporting.screens import run_progress
+from actors.supervisor.reporting.screens.live_view import LiveScreen, nodes_to_show
+from actors.supervisor.reporting.screens.screen import PlainScreen
 from protocol.settings import Settings
 from protocol.values import Outcome, Verdict
 
@@ -202,7 +202,7 @@ def test_a_cut_tree_keeps_the_best_and_no_node_without_its_parent(
 
 def test_the_model_line_names_roles_that_differ() -> None:
     """A user sees which model answers for which role."""
-    from actors.supervisor.reporting import formatting
+    from actors.supervisor.reporting.run_data import formatting
 
     settings = Settings(model="a", model_reason="as asked", coder_model="b")
     assert formatting.model_line(settings) == "a (as asked), coder: b"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from actors.cli import UsageError
 from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.run_settings import DEFAULT_CLAUDE_MODEL
+from actors.supervisor.cli.setting_options import OPTIONS
 from actors.supervisor.processes import child_specs, environment
 from protocol import settings as settings_file
-from protocol.settings import Settings
+from protocol.settings import Limits, SearchSettings, Settings
 
 
 def settle(
@@ -253,3 +256,28 @@ def test_a_backend_that_can_not_serve_is_refused(
         settle(arguments, gpus=gpus)
     assert "triton" == settle("--backend triton", gpus=("0",)).backend
     assert "mixed" == settle("--backend mixed", gpus=("0",)).backend
+
+
+def test_the_page_lists_every_setting_without_a_flag() -> None:
+    """docs/using.md has the settings that only `stark.toml` can set, with their defaults."""
+    page = (Path(__file__).parents[2] / "docs" / "using.md").read_text(encoding="utf-8")
+    section = page.partition("## Settings in `stark.toml`")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", section, re.MULTILINE)
+    told: dict[str, str] = {}
+    for cell, defaults in rows:
+        table, *names = ["", *re.findall(r"`(\w+)`", cell)]
+        table = "".join(f"{word}." for word in re.findall(r"`\[(\w+)\]`", cell))
+        given = defaults.split(", ") if re.fullmatch(r"[\d., ]+", defaults) else [""] * len(names)
+        told |= {table + name: default for name, default in zip(names, given, strict=True)}
+    with_flag = {option.setting for option in OPTIONS} | set(flags.SWITCHES.values())
+    fields = {
+        f"{table}{field.name}": field
+        for table, kind in (("", Settings), ("search.", SearchSettings), ("limits.", Limits))
+        for field in structs.fields(kind)
+    }
+    no_choice = {"tasks", "model_reason", "search", "limits", "rules", "prices"}
+
+    assert set(fields) - with_flag - no_choice == set(told)
+    assert [] == [
+        name for name, default in told.items() if default and float(default) != fields[name].default
+    ]

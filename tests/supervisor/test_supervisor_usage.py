@@ -124,6 +124,9 @@ CASES: tuple[tuple[str, str], ...] = (
     (f"--task {'n' * 300}.py", "File name too long"),
     (f"--resume {'n' * 300}", "File name too long"),
     ("--resume t.py", "it is a file"),
+    ("--resume=", "--resume: expected a path, got nothing"),
+    ("--task t.py --run-dir=", "--run-dir: expected a path, got nothing"),
+    ("--task t.py --metrics=", "--metrics: expected a name, got nothing"),
     ("--task t.py --task again/t.py", "both called t"),
     ("--task t.py --budget 99999999999999999999", "--budget: expected 1000000000 at most"),
     ("--task t.py --budget " + "9" * 5000, "--budget: expected a whole number"),
@@ -283,7 +286,13 @@ def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> 
     said = refusal(folder, "--task", "t.py", STARK_BUDGET="many")
     assert said.startswith("2 STARK_BUDGET: expected")
     for settings, reason in (
-        ("budgett = 3\n", r"2 .*stark\.toml in this folder.*budgett"),
+        (
+            "budgett = 3\n",
+            r"2 .*stark\.toml in this folder: .* did you mean budget in .*\[search\]",
+        ),
+        ("budget = 3\n", r"2 .*: the setting budget belongs in the table \[search\]"),
+        ('[limits]\nmodel = "x"\n', "2 .*: the setting model belongs above all tables"),
+        ("colour = 3\n", "2 .*: colour is not a setting$"),
         ('policy = "clever"\n', "2 .*policy 'clever' is none of"),
     ):
         (folder / "stark.toml").write_text(settings)

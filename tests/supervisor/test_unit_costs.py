@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from supervisor_sample import correct
 
-from actors.supervisor.reporting import report_tables
-from actors.supervisor.reporting.snapshot import NodeView, Spend, TaskState
-from actors.supervisor.reporting.unit_costs import cost_line, spent_line, usd_per_percent
+from actors.supervisor.reporting.report import report_tables
+from actors.supervisor.reporting.run_data.snapshot import NodeView, Spend, TaskState
+from actors.supervisor.reporting.run_data.unit_costs import cost_line, spent_line, usd_per_percent
 
 
 def state(usd: float | None, *median_us: float) -> TaskState:

@@ -15,7 +15,7 @@ from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectivePlace, DirectiveStore
 from actors.coordinator.storage.store import Store
-from actors.supervisor.reporting.run_feed import RunFeed
+from actors.supervisor.reporting.feed.run_feed import RunFeed
 from protocol.directives import new_directive
 from protocol.values import Call, Candidate, Outcome, Plan, Reference, Task, Verdict
 

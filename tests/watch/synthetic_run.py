@@ -18,7 +18,7 @@ import msgspec
 
 from actors.coordinator.storage.database import schema
 from protocol import settings as settings_file
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.settings import SearchSettings, Settings
 from protocol.values import (
     Device,

@@ -17,8 +17,8 @@ from feed_writer import TASK, Coordinator, FollowingPage, answer, fresh
 from synthetic_run import write_run
 
 from actors.coordinator.storage.directive_store import DirectivePlace
-from actors.supervisor.reporting import feed_rows
-from actors.supervisor.reporting.run_feed import RunFeed
+from actors.supervisor.reporting.feed import feed_rows
+from actors.supervisor.reporting.feed.run_feed import RunFeed
 from protocol.directives import DirectiveArguments, new_directive, submit_directive
 from protocol.values import Outcome, Verdict
 

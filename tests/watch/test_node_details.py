@@ -8,8 +8,8 @@ from pathlib import Path
 from feed_writer import TASK, Coordinator
 from msgspec.structs import replace
 
-from actors.supervisor.reporting.node_details import NodeDetails, node_details
-from actors.supervisor.reporting.run_feed import opened_run
+from actors.supervisor.reporting.feed.node_details import NodeDetails, node_details
+from actors.supervisor.reporting.feed.run_feed import opened_run
 from protocol.facts import VerdictFacts
 from protocol.values import Call, Outcome, Plan, Seconds, TimedGroups, Verdict
 

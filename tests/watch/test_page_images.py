@@ -17,9 +17,9 @@ from sample_report import report_page
 from seen_page import OpenPage
 from supervisor_sample import Sample
 
-from actors.supervisor.reporting.live_view import LiveScreen
-from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.worker_status import WorkerStatus
+from actors.supervisor.reporting.run_data.run_reader import RunReader
+from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
+from actors.supervisor.reporting.screens.live_view import LiveScreen
 from protocol.settings import Settings
 
 TOP = Path(__file__).parents[2]

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from synthetic_run import write_run
 
 from actors.supervisor.page import PAGE
-from actors.supervisor.reporting import html_report, report_page
-from actors.supervisor.reporting.node_details import node_details
-from actors.supervisor.reporting.page_files import page_order
-from actors.supervisor.reporting.run_feed import opened_run
-from actors.supervisor.reporting.text_pieces import TextPieces
+from actors.supervisor.page.page_files import page_order
+from actors.supervisor.reporting.feed.node_details import node_details
+from actors.supervisor.reporting.feed.run_feed import opened_run
+from actors.supervisor.reporting.report import html_report, report_page
+from actors.supervisor.reporting.report.text_pieces import TextPieces
 
 HOSTILE = "</script><script>alert(1)</script><!-- ]]> {{ x }} {% raw %} \u2028"
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "}\n", "\n", "c", "\r\n", "\u2028"]), max_size=30)

@@ -42,6 +42,40 @@ def matches(value, spec, tensors, gradients):
     return all(matches(item, inner, tensors, gradients) for item, inner in zip(value, spec[2]))
 
 
+def flat_specs(layout):
+    """Return (shape, dtype, stride, flag of the device) of each argument; None for other layouts.
+
+    Of a layout of positional tensors alone: `flat_layout` takes less than a microsecond.
+    """
+    args, kwargs = layout[2]
+    if kwargs[2] or any(spec[0] != "tensor" or spec[4] not in ("cpu", "cuda") for spec in args[2]):
+        return None
+    return tuple((spec[2], spec[1], spec[3], f"is_{spec[4]}") for spec in args[2])
+
+
+def flat_layout(args, flat, wanted):
+    """Return which of some layouts of `flat_specs` a call has, or -1.
+
+    `wanted`: no argument may need a gradient.
+    """
+    for number, specs in enumerate(flat):
+        if specs is None or len(args) != len(specs):
+            continue
+        for value, (shape, dtype, stride, flag) in zip(args, specs):
+            if not (
+                type(value) is torch.Tensor
+                and value.dtype is dtype
+                and value.shape == shape
+                and getattr(value, flag)
+                and (value.is_contiguous() if stride is None else value.stride() == stride)
+                and not (wanted and value.requires_grad)
+            ):
+                break
+        else:
+            return number
+    return -1
+
+
 def misfit(value, spec, tensors, gradients):
     """Return how a value differs from the judged layout, or ""; collect its tensors."""
     kind = spec[0]
@@ -93,10 +127,24 @@ def as_tuples(layout):
     return (layout["kind"], tuple(layout.get("keys", ())), items)
 
 
+def in_strides(tensor, spec):
+    """Return a result in the strides of the module's own: the next module may know no others."""
+    stride = spec[3]
+    if stride is None:
+        return tensor.contiguous()
+    if 0 in stride or all(
+        size == 1 or found == wanted
+        for size, found, wanted in zip(tensor.shape, tensor.stride(), stride)
+    ):
+        return tensor
+    made = torch.empty_strided(spec[2], stride, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)
+
+
 def nest(spec, tensors):
     """Return tensors in the nesting of a layout."""
     if spec[0] == "tensor":
-        return next(tensors)
+        return in_strides(next(tensors), spec)
     if spec[0] == "plain":
         next(tensors)
         return spec[1]

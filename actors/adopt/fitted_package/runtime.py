@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from .call_layouts import as_tuples, matches, misfit, nest
+from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
 from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
@@ -88,9 +88,11 @@ class FittedForward:
         self.__signature__ = inspect.signature(own)
         self.winner = winner["name"]
         self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
-        self.output = as_tuples(winner["output"])
+        self.flat = [flat_specs(layout) for layout in self.layouts]
+        self.results = [as_tuples(result) for result in winner["results"]]
         self.gradients = winner["gradients"]  # the kernel has its backward
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
+        self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = winner["state"]
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.twin = None
@@ -113,10 +115,15 @@ class FittedForward:
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
             return self.traced(args, kwargs)
-        reason, tensors = self.fitting((args, kwargs))
+        wanted = not self.gradients and torch.is_grad_enabled()
+        number = -1 if kwargs else flat_layout(args, self.flat, wanted)
+        if number >= 0:
+            reason, tensors = "", args
+        else:
+            reason, tensors, number = self.fitting((args, kwargs))
         reason = reason or _own_misfit(self)
         if not reason:
-            inputs = [tensors[number] for number in self.inputs]
+            inputs = [tensors[each] for each in self.inputs]
             guard = self.guard
             reason = guard.misfit(self.twin, inputs) if guard is not None else ""
         if not reason:
@@ -128,7 +135,7 @@ class FittedForward:
                     guard.off = reason
             else:
                 self.kernel_calls += 1
-                return self.nested(result)
+                return self.nested(result, number)
         self.original_calls += 1
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = "others"
@@ -136,21 +143,22 @@ class FittedForward:
         return self.original(*args, **kwargs)
 
     def fitting(self, given):
-        """Return ("", the call's tensors) for a judged layout, else (why not, [])."""
-        for layout in self.layouts:
+        """Return ("", the call's tensors, which layout it has), or (why it has none, [], -1)."""
+        for number, layout in enumerate(self.layouts):
             tensors = []
             if matches(given, layout, tensors, self.gradients):
-                return "", tensors
-        return misfit(given, self.layouts[0], [], self.gradients), []
+                return "", tensors, number
+        return misfit(given, self.layouts[0], [], self.gradients), [], -1
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
         if _is_exporting():
             return self.original(*args, **kwargs)
-        reason, tensors = self.fitting((args, kwargs))
+        reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
             return self.original(*args, **kwargs)
-        return self.nested(self.twin(*[tensors[number] for number in self.inputs]))
+        result = self.twin(*[tensors[each] for each in self.inputs])
+        return self.nested(result, number)
 
     def is_as_traced(self):
         """Whether parameters and plain attributes are as when it was fitted.
@@ -168,10 +176,13 @@ class FittedForward:
                     return False
         return True
 
-    def nested(self, result):
-        """Return the kernel's tensors in the nesting of the module's own result."""
+    def nested(self, result, number):
+        """Return the kernel's tensors as the module returns its own for calls of this layout."""
+        if self.is_plain and isinstance(result, torch.Tensor):
+            return in_strides(result, self.results[number])
         tensors = result if isinstance(result, (list, tuple)) else [result]
-        return nest(self.output, iter([None if n < 0 else tensors[n] for n in self.outputs]))
+        chosen = [None if n < 0 else tensors[n] for n in self.outputs]
+        return nest(self.results[number], iter(chosen))
 
     def bind(self):
         """Construct the winner around the module's own tensors; return why not, or ""."""

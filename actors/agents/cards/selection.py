@@ -18,7 +18,7 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from actors.agents.cards.card import (
     ANY_OPERATION,
@@ -45,6 +45,11 @@ INTRODUCTION = (
     "Take it, change it or leave it: the judge's measurement decides."
 )
 
+OUTLINE_INTRODUCTION = (
+    "Their code compiles for this device and gave right results in a test (measured beside torch). "
+    "The coder sees the code of those whose title, or instruction, your advice names."
+)
+
 
 def choose_cards(
     task: Task,
@@ -53,13 +58,15 @@ def choose_cards(
     bottleneck: str = "",
     backends: Sequence[Backend] = (),
     cards: Iterable[Card] | None = None,
-    technique_of: str | None = None,
+    techniques: Set[str] | None = None,
+    named_in: str = "",
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
-    was measured.  `backends`: those that candidates may use; (): the task's own.  `technique_of`:
-    a plan or a source, whose techniques a card has to share; the cards that it needs need not.
+    was measured.  `backends`: those that candidates may use; (): the task's own.  `techniques`:
+    those of which a card has to use one, unless its title is `named_in` a plan; the cards that it
+    needs need not.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
@@ -72,8 +79,7 @@ def choose_cards(
         and _is_type_fitting(card, reference.inputs)
         and _is_row_within(card, row)
     ]
-    wanted = techniques_in(technique_of) if technique_of is not None else None
-    leading = [c for c in fitting if wanted is None or techniques_in(c.code) & wanted]
+    leading = fitting if techniques is None else _meant(fitting, techniques, named_in)
     turns = _turns(operations, reference)
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
@@ -82,6 +88,12 @@ def choose_cards(
         lists = [_ranked(leading, one, operations, bottleneck) for one in group]
         _take_turns(lists, chosen, fitting)
     return tuple(chosen)
+
+
+def _meant(cards: Iterable[Card], techniques: Set[str], plan: str) -> list[Card]:
+    """Return the cards that use one of the techniques, or whose title a plan has."""
+    text = plan.lower()
+    return [c for c in cards if techniques_in(c.code) & techniques or c.title.lower() in text]
 
 
 def _take_turns(lists: list[list[Card]], chosen: list[Card], fitting: Iterable[Card]) -> None:
@@ -130,6 +142,15 @@ def card_lines(cards: Iterable[Card]) -> list[str]:
         lines += ["", f"### {card.title}", "", f"For {card.architecture}.{measured}"]
         lines += card.text.splitlines()
     return [HEADING, "", INTRODUCTION, *lines] if lines else []
+
+
+def card_outlines(cards: Iterable[Card]) -> list[str]:
+    """Return the section that tells a planner of cards, without their code; [] for none."""
+    lines = []
+    for card in cards:
+        measured = "" if card.effect == NOT_MEASURED else f" ({card.effect})"
+        lines.append(f"- {card.title}{measured}")
+    return [HEADING, "", OUTLINE_INTRODUCTION, "", *lines] if lines else []
 
 
 def runs_on(card: Card, device: Device) -> bool:

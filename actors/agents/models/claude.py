@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -157,8 +157,6 @@ class ClaudeModel:
         self, request: Request, options: set[str], begun: list[TokenCounts]
     ) -> StreamedReply:
         """Read one reply; the server's counts at its beginning go into `begun`."""
-        import anthropic
-
         client = self._connected_client()
         caching = "cache_control" in options
         turn: AbstractContextManager[Callable[[bool], None]] = nullcontext(lambda cached: None)
@@ -169,21 +167,32 @@ class ClaudeModel:
             begun.append(tokens)
             reply_begun(bool(tokens.cache_written or tokens.cache_read))
 
+        with (
+            self._failures(begun),
+            turn as reply_begun,
+            client.messages.create(
+                stream=True,
+                model=self.name,
+                max_tokens=request.max_tokens,
+                system=request.system,
+                messages=_messages(request, caching),
+                # The SDK's signature has no temperature any more; the API still has one.  A
+                # parameter that was refused must be absent.
+                extra_body=_body(request, options) or None,
+            ) as stream,
+        ):
+            return read_stream(stream, self._bounds, request.max_tokens, on_begun)
+
+    @contextmanager
+    def _failures(self, begun: list[TokenCounts]) -> Iterator[None]:
+        """Raise a call's failures as a model's; `begun`: not empty once the reply has begun.
+
+        A refused parameter is raised as it is: the error's text names it.
+        """
+        import anthropic
+
         try:
-            with (
-                turn as reply_begun,
-                client.messages.create(
-                    stream=True,
-                    model=self.name,
-                    max_tokens=request.max_tokens,
-                    system=request.system,
-                    messages=_messages(request, caching),
-                    # The SDK's signature has no temperature any more; the API still has one.  A
-                    # parameter that was refused must be absent.
-                    extra_body=_body(request, options) or None,
-                ) as stream,
-            ):
-                return read_stream(stream, self._bounds, request.max_tokens, on_begun)
+            yield
         except httpx2.TimeoutException as error:
             raise ModelBusyError(
                 f"no word from the server for {SILENCE_S:.0f} s", may_be_paid=True
@@ -196,7 +205,7 @@ class ClaudeModel:
             # The body is not what its header says, or has no end.
             raise not_a_stream(paid=bool(begun)) from error
         except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
-            raise  # it may name an optional parameter
+            raise
         except anthropic.APIError as error:
             raise classify(error, self.name, begun=bool(begun)) from error
 

@@ -19,7 +19,7 @@ import msgspec
 from actors.agents.models.model import ModelDeniedError, RequestTooLongError
 from actors.agents.models.replay_key import first_differing_line, without_measurements
 from actors.agents.requests.request import Request
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 from protocol.values import Call, Value, request_key
 
 SHOWN_CHARS = 60  # characters of a line in which two requests differ

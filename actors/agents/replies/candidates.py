@@ -11,6 +11,7 @@ import re
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
+from actors.agents.replies.edit_questions import left_out_line, question_about_result
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
@@ -39,12 +40,19 @@ def read_candidate(
 
 
 def _whole_file(reply: Reply) -> EditedSource | ReplyProblem:
-    code = reply.code("candidate", lambda text: not candidate_problem(without_anchors(text)))
+    code = reply.code("candidate", lambda text: not _file_problem(without_anchors(text)))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
-    problem = candidate_problem(source) or _other_file(source, reply)
+    problem = _file_problem(source) or _other_file(source, reply)
     return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
+
+
+def _file_problem(source: str) -> str:
+    """Return why a text is no whole candidate; a sketch leaves code out."""
+    left_out = left_out_line(source.split("\n"))
+    sketch = f"the code leaves lines out ({left_out!r}): write all of it, or answer with edits"
+    return candidate_problem(source) or (sketch if left_out else "")
 
 
 def _other_file(source: str, reply: Reply) -> str:
@@ -61,6 +69,7 @@ def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     edited = edited_source(reply, shown)
     if not isinstance(edited, ReplyProblem):
         problem = candidate_problem(edited.source)
+        problem = problem or question_about_result(shown.source, edited.source)
         edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
     files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
     if not files:

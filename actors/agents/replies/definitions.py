@@ -99,6 +99,12 @@ def _body_of(text: str, match: re.Match[str], closing: Mapping[int, int]) -> int
     return rest.end() - 1 if rest else None
 
 
+def are_brackets_paired(text: str) -> bool:
+    """Whether the parentheses and braces of compiled code pair up, without comments and strings."""
+    read = _UNREAD.sub(" ", text)
+    return bool(_closing_brackets(read)) or not re.search(r"[(){}]", read)
+
+
 def _closing_brackets(text: str) -> dict[int, int]:
     """Return the index of the closing bracket of each parenthesis and brace.
 

@@ -16,18 +16,25 @@ from itertools import pairwise
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of, text_of, without_anchors
+from actors.agents.replies.edit_questions import (
+    has_numbers,
+    question_about_block,
+    repeated_line,
+)
 from actors.agents.replies.places import PlaceProblem, ShownLines
-from actors.agents.replies.replies import EDIT, EDITS, Reply, ReplyProblem, ReplySection
+from actors.agents.replies.replies import (
+    EDIT,
+    EDITS,
+    FencedBlock,
+    Reply,
+    ReplyProblem,
+    ReplySection,
+)
 from protocol.values import Value
 
 INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
 _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-_NUMBERED = re.compile(r"\s*(?P<number>\d+)\t(?P<text>.*)")
-_LEFT_OUT = re.compile(r"\s*(?:#|//|/\*)\s*(?:\.{3}|…)")  # "# ... as before ..."
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
-MIN_TOLD_CHARS = 8  # letters and digits that make a line more than a bracket
 
 
 class Edit(Value, frozen=True, kw_only=True):
@@ -73,7 +80,8 @@ def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProble
             edit = _edit(section, shown)
             if isinstance(edit, ReplyProblem):
                 return edit
-            edits.append(edit)
+            if edit not in edits:  # the same words twice
+                edits.append(edit)
     if not edits:
         return ReplyProblem(reason="there is no edit under '## Edits'")
     return _applied(edits, shown)
@@ -98,21 +106,34 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
         return ReplyProblem(
             reason=f"the edit '### {title}' has {len(section.blocks)} blocks: it needs {wanted}"
         )
-    if not deletes and not section.blocks[0].is_closed:
-        return ReplyProblem(reason=f"the block of the edit '### {title}' was never closed")
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
-    is_difference = not deletes and section.blocks[0].language in ("diff", "patch")
-    question = "is a difference" if is_difference or any(map(_HUNK.match, lines)) else ""
-    question = question or _question_about(lines, shown)
-    if question:
-        return ReplyProblem(reason=f"the block of the edit '### {title}' {question}")
     first, last = place.first, place.last
     if insertion:
         first = place.last + 1 if insertion["side"].lower() == "after" else place.first
         last = first - 1
     edit = Edit(first=first, last=last, lines=tuple(lines), title=title)
-    return edit if insertion else _unless_repeated(edit, shown)
+    question = "" if deletes else _question(edit, section.blocks[0], shown)
+    return ReplyProblem(reason=question) if question else edit
+
+
+def _question(edit: Edit, block: FencedBlock, shown: ShownLines) -> str:
+    """Return why an edit is not surely what is meant; "" if it is."""
+    replaced = shown.lines[edit.first - 1 : edit.last]
+    question = question_about_block(block, edit.lines, replaced)
+    if not question and has_numbers(edit.lines, edit.first, edit.last, shown):
+        question = "has line numbers at the beginning of lines: leave these out"
+    if question:
+        return f"the block of the edit '### {edit.title}' {question}"
+    is_insertion = edit.last < edit.first
+    number = None if is_insertion else repeated_line(edit.first, edit.last, edit.lines, shown)
+    if number is None:
+        return ""
+    return (
+        f"the edit '### {edit.title}' (lines {edit.first}-{edit.last}) also holds line {number},"
+        " which stands beside these lines, so that it would stand there twice: name the lines"
+        f" again, with line {number} or without it"
+    )
 
 
 def _is_remark(section: ReplySection, shown: ShownLines) -> bool:
@@ -121,56 +142,6 @@ def _is_remark(section: ReplySection, shown: ShownLines) -> bool:
     match = _INSERTION.fullmatch(title) or _VERB.fullmatch(title)
     place = shown.find(match["place"] if match else title)
     return not section.blocks and isinstance(place, PlaceProblem) and place.is_unnamed
-
-
-def _question_about(lines: Sequence[str], shown: ShownLines) -> str:
-    """Return why the new lines of an edit are not surely what is meant; "" if they are."""
-    if any(_FENCE.match(line) for line in lines):
-        return (
-            "holds a fence: close each block, and use a longer fence around lines that begin with"
-            " one"
-        )
-    if any(_is_numbered(line, shown) for line in lines) or (
-        any(line.strip() for line in lines)
-        and all(_NUMBERED.match(line) for line in lines if line.strip())
-    ):
-        return "has line numbers at the beginning of lines: leave these out"
-    left_out = next((line.strip() for line in lines if _LEFT_OUT.match(line)), "")
-    if left_out:
-        return f"leaves lines out ({left_out!r}): write all new lines, or edit smaller places"
-    return ""
-
-
-def _is_numbered(line: str, shown: ShownLines) -> bool:
-    """Whether a line is one of the shown lines, copied with its number."""
-    match = _NUMBERED.fullmatch(line)
-    if match is None or not match["text"].strip():
-        return False
-    number = int(match["number"])
-    return 1 <= number <= len(shown.lines) and match["text"] == shown.lines[number - 1].rstrip("\r")
-
-
-def _unless_repeated(edit: Edit, shown: ShownLines) -> Edit | ReplyProblem:
-    """Return a replacement, or a question where it begins or ends with the line beside it.
-
-    Then the named lines are likely one off.  A line that is to stand twice can be put between
-    replaced ones.
-    """
-    above = shown.lines[edit.first - 2] if edit.first > 1 else ""
-    below = shown.lines[edit.last] if edit.last < len(shown.lines) else ""
-    replaced = shown.lines[edit.first - 1 : edit.last]
-    for beside, number, new in (
-        (above, edit.first - 1, edit.lines[:1]),
-        (below, edit.last + 1, edit.lines[-1:]),
-    ):
-        told = sum(char.isalnum() for char in beside)
-        if told >= MIN_TOLD_CHARS and new == (beside.rstrip("\r"),) and beside not in replaced:
-            return ReplyProblem(
-                reason=f"the edit '### {edit.title}' (lines {edit.first}-{edit.last}) also holds"
-                f" line {number}, which stands beside these lines, so that it would stand there"
-                f" twice: name the lines again, with line {number} or without it"
-            )
-    return edit
 
 
 def _applied(edits: Sequence[Edit], shown: ShownLines) -> EditedSource | ReplyProblem:

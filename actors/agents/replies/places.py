@@ -32,7 +32,11 @@ _QUOTES = re.compile(
 _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
 _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
-_FURTHER = re.compile(r"(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d", re.I)  # "(and 12)"
+_FURTHER = re.compile(  # "(and 12)", "(which also changes lines 3-4)"
+    r"(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
+    re.I | re.DOTALL,
+)
+MAX_CHARS = 2_000  # of a place: quotes of two lines fit
 FORMS = (
     "'lines 12-40', 'function NAME', 'class NAME', or 'from `first line` to `last line`' with whole"
     " lines in backticks"
@@ -66,12 +70,16 @@ class ShownLines:
         """Return the place that `text` names, with the note behind it."""
         text = text.strip()
         for form, read in (
-            (_SPAN, self._by_span),
-            (_QUOTES, self._by_quotes),
-            (_QUOTE, self._by_quotes),
-            (_NAME, self._by_name),
-            (_NUMBERS, self._by_numbers),
-            (_WHOLE, lambda _match: (1, len(self.lines))),
+            ()
+            if len(text) > MAX_CHARS
+            else (
+                (_SPAN, self._by_span),
+                (_QUOTES, self._by_quotes),
+                (_QUOTE, self._by_quotes),
+                (_NAME, self._by_name),
+                (_NUMBERS, self._by_numbers),
+                (_WHOLE, lambda _match: (1, len(self.lines))),
+            )
         ):
             match = form.match(text)
             note = _note_after(text, match) if match else None

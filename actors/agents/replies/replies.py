@@ -28,7 +28,7 @@ SECTION_NAMES = (
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _LIST_MARK = r"(?:[-*+]|\d+[.)])\s+"
-_EDIT_HEADING = re.compile(rf" {{0,3}}(?:{_LIST_MARK})?(?P<mark>#{{2,6}})\s+(?P<title>.*?)[\s#]*")
+_EDIT_HEADING = re.compile(rf" {{0,3}}(?:{_LIST_MARK})?(?P<mark>#{{2,6}})\s+(?P<title>\S.*)")
 _WRAPPED = re.compile(r"(?P<mark>\*\*|\*|__|_|`)(?P<text>[^`*]+)(?P=mark)(?P<rest>.*)")
 # One that names a place surely: it heads an edit also where '## Edits' was forgotten.
 _PLACE_TITLE = re.compile(
@@ -37,6 +37,11 @@ _PLACE_TITLE = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(rf"(\s*(?:{_LIST_MARK})*)(`{{3,}}|~{{3,}})\s*([^`~\s]*)[^`]*")
+
+
+# Longer lines are text: the patterns take a time that grows faster than their length.
+MAX_HEADING, MAX_FENCE, MAX_PLACE = 200, 400, 2_000
+SHOWN_CHARS = 80  # of a heading that is longer
 
 
 class ReplyProblem(Value, frozen=True, kw_only=True):
@@ -52,6 +57,7 @@ class FencedBlock(Value, frozen=True, kw_only=True):
 
     language: str  # the first word after the fence, lower case
     code: str
+    mark: str = "```"  # the fence
     is_closed: bool = True
 
 
@@ -158,6 +164,7 @@ def _section(
         blocks=tuple(
             FencedBlock(
                 language=_language(lines[a]),
+                mark=fence_of(lines[a]),
                 code=_code(lines, a, b),
                 is_closed=_is_closed(lines, a, b),
             )
@@ -169,6 +176,8 @@ def _section(
 
 def _heading(line: str) -> str | None:
     """Return the known name in a heading, "" for an unknown heading, None for no heading."""
+    if len(line) > MAX_HEADING:
+        return "" if line.lstrip().startswith("##") else None
     match = _BOLD.fullmatch(line)
     if match is not None:
         name = match.group(1).lower()
@@ -187,10 +196,12 @@ def _edit_title(line: str, *, is_below: bool) -> str | None:
 
     Below '## Edits' each smaller heading names one.  Emphasis around the place is no part of it.
     """
+    if len(line) > MAX_PLACE:  # a question names its beginning
+        return f"{line.strip(' #')[:SHOWN_CHARS]}…" if is_below and "###" in line[:7] else None
     match = _EDIT_HEADING.fullmatch(line)
     if match is None:
         return None
-    title = match["title"]
+    title = match["title"].rstrip(" \t#")
     wrapped = _WRAPPED.fullmatch(title)
     if wrapped:
         title = wrapped["text"].rstrip(":").strip() + wrapped["rest"]
@@ -203,7 +214,7 @@ def _block_spans(lines: Sequence[str]) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     number = 0
     while number < len(lines):
-        if _FENCE.fullmatch(lines[number]):
+        if fence_of(lines[number]):
             last = _closing(lines, number)
             spans.append((number, last))
             number = last
@@ -213,11 +224,11 @@ def _block_spans(lines: Sequence[str]) -> list[tuple[int, int]]:
 
 def _closing(lines: Sequence[str], opening: int) -> int:
     """Return the line on which the block that begins at `opening` ends."""
-    mark = _mark(lines[opening])
+    mark = fence_of(lines[opening])
     depth = 1
     bare: list[int] = []
     for number in range(opening + 1, len(lines)):
-        inner = _mark(lines[number])
+        inner = fence_of(lines[number])
         if not inner or inner[0] != mark[0] or len(inner) < len(mark):
             continue
         if _language(lines[number]):
@@ -235,18 +246,23 @@ def _closing(lines: Sequence[str], opening: int) -> int:
     return max((number for number in bare if number < stop), default=stop - 1)
 
 
-def _mark(line: str) -> str:
-    match = _FENCE.fullmatch(line)
+def fence_of(line: str) -> str:
+    """Return the marks of a line that opens or closes a block; "" of any other line."""
+    match = _fence(line)
     return match.group(2) if match else ""
 
 
+def _fence(line: str) -> re.Match[str] | None:
+    return _FENCE.fullmatch(line) if len(line) <= MAX_FENCE else None
+
+
 def _language(line: str) -> str:
-    match = _FENCE.fullmatch(line)
+    match = _fence(line)
     return match.group(3).lower() if match else ""
 
 
 def _code(lines: Sequence[str], first: int, last: int) -> str:
-    match = _FENCE.fullmatch(lines[first])
+    match = _fence(lines[first])
     indent = match.group(1) if match else ""
     indent = re.sub(r"\S", " ", indent)  # the mark of a list's item
     body = lines[first + 1 : last if _is_closed(lines, first, last) else last + 1]
@@ -254,4 +270,4 @@ def _code(lines: Sequence[str], first: int, last: int) -> str:
 
 
 def _is_closed(lines: Sequence[str], first: int, last: int) -> bool:
-    return last > first and bool(_mark(lines[last])) and not _language(lines[last])
+    return last > first and bool(fence_of(lines[last])) and not _language(lines[last])

@@ -1,14 +1,17 @@
 """The cards that a request shows: those whose code can be used now.  Pure.
 
-A card costs a kilobyte and a half.  It is shown to a model whose plan, or whose failing source, is
-about the card's technique; and the first one of a task, where the source does not use its technique
-yet, to a model that plans from a source far from the least time.
+A card costs one to five kilobytes.  It is shown to a model whose plan names it or brings its
+technique into the source, or whose failing source is about it; and the first one of a task, where
+the source does not use its technique yet, to a model that begins from a source far from the least
+time.  A planner, which writes no code, reads its title and its effect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from actors.agents.cards.card import Card, needed_cards
-from actors.agents.cards.selection import card_lines, choose_cards
+from actors.agents.cards.selection import card_lines, card_outlines, choose_cards
 from actors.agents.cards.techniques import techniques_in
 from actors.agents.requests.facts import attainable_us
 from actors.agents.requests.knowledge import RequestKnowledge
@@ -25,17 +28,26 @@ def building_block_lines(
     if not knowledge.has_cards:
         return []
     if isinstance(work, Write):
-        return card_lines(_chosen(work, work.plan.advice))
+        new = techniques_in(work.plan.advice) - techniques_in(shown_source(work))
+        return card_lines(_chosen(work, new, work.plan.advice))
     if not work.node.verdict.is_correct:
-        return card_lines(_chosen(work, shown_source(work)))
-    return card_lines(_first_card(work))
+        return card_lines(_chosen(work, techniques_in(shown_source(work))))
+    cards = _first_card(work)
+    return card_outlines(cards) if isinstance(work, MakePlan) else card_lines(cards)
 
 
 def _chosen(
-    work: MakePlan | Write | Repair | Solve, technique_of: str | None = None
+    work: MakePlan | Write | Repair | Solve,
+    techniques: Set[str] | None = None,
+    named_in: str = "",
 ) -> tuple[Card, ...]:
-    backends = (work.task.backend, *work.task.other_backends)
-    return choose_cards(work.task, work.reference, backends=backends, technique_of=technique_of)
+    return choose_cards(
+        work.task,
+        work.reference,
+        backends=(work.task.backend, *work.task.other_backends),
+        techniques=techniques,
+        named_in=named_in,
+    )
 
 
 def _first_card(work: MakePlan | Repair | Solve) -> tuple[Card, ...]:

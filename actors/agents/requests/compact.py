@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-import prompts
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
-from actors.agents.requests import attempts, facts, ledger
+from actors.agents.requests import attempts, facts, ledger, rules
 from actors.agents.requests.building_blocks import building_block_lines
 from actors.agents.requests.knowledge import RequestKnowledge, known_lessons, with_knowledge
 from actors.agents.requests.numbered_source import docstring_lines, numbered
@@ -29,7 +28,14 @@ from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import Reference, Role, Task
 
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
-UNITS = ", how busy DRAM (beside a copy) and the tensor cores were in its longest kernel"
+OTHERS = (
+    " Repeat no idea of the ledger, done or under way; of what failed, tell whether the idea or the"
+    " code was at fault."
+)
+TAKE_OVER = " The change may take over from the fastest."
+FAILED = " It failed as shown there: find the cause first and mend it."
+UNROLL = " (nvcc puts no macro into `#pragma unroll`, but a constexpr)"
+UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
     Role.CODER: CODE_FORM,
@@ -46,8 +52,7 @@ def compact_request(
     work = with_knowledge(whole_work, knowledge)
     role, instruction, temperature = _part(work)
     sections = [
-        PromptSection(kind="example", text=_example(work)),
-        PromptSection(kind="architecture", text=_architecture(work.task, work.reference, lessons)),
+        PromptSection(kind="architecture", text=_architecture(work.task, work.reference, lessons))
     ]
     if blocks:
         sections.append(PromptSection(kind="cards", text="\n".join(blocks)))
@@ -63,7 +68,7 @@ def compact_request(
         role=role,
         task=work.task.name,
         attempt=work.attempt,
-        system=fill("compact/system.md", backend=_backend_notes(work.task)).rstrip(),
+        system=rules.system_message(work.task, work.reference),
         sections=tuple(replace(one, text=one.text.strip("\n")) for one in sections),
         temperature=temperature,
         max_tokens=max_tokens,
@@ -75,11 +80,13 @@ def compact_request(
 def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     """Return the role, its instruction and its temperature."""
     spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
-    form = fill("compact/form.md", spans=spans).strip()
-    variants = prompts.read("compact/variants.md").strip()  # not of a repair, which changes little
+    form = f"{fill('compact/form.md', spans=spans).strip()}{rules.instruction_notes(work)}"
+    unroll = UNROLL if "cuda" in (work.task.backend, *work.task.other_backends) else ""
+    # A repair changes little, so it is told of no variants.
+    variants = fill("compact/variants.md", unroll=unroll).strip()
     match work:
         case MakePlan():
-            text = fill("compact/planner.md", attempt=str(work.attempt))
+            text = fill("compact/planner.md", attempt=str(work.attempt), others=_others(work))
             return Role.PLANNER, text, PLAN_TEMPERATURE
         case Write():
             advice = quoted(work.plan.advice)
@@ -89,30 +96,22 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
-            number = str(work.attempt)
-            text = fill("compact/solo.md", attempt=number, form=f"{form}\n\n{variants}")
+            number, others = str(work.attempt), _others(work)
+            others += TAKE_OVER if others else ""
+            failed = "" if work.node.verdict.is_correct else FAILED
+            text = fill(
+                "compact/solo.md",
+                attempt=number,
+                others=others,
+                failed=failed,
+                form=f"{form}\n\n{variants}",
+            )
             return Role.CODER, text, SOLO_TEMPERATURE
 
 
-def _example(work: AgentWork) -> str:
-    """Return the form of answers: the same for all roles of a strategy, which has plans or not."""
-    if isinstance(work, Solve):
-        return fill("compact/example.md", plan="", place="lines 31-32")
-    plan = prompts.read("compact/example-plan.md")
-    return fill("compact/example.md", plan=plan, place="span 1")
-
-
-def _backend_notes(task: Task) -> str:
-    """Return how candidates are written, for each language that the task allows."""
-    notes = []
-    for backend in (task.backend, *task.other_backends):
-        try:
-            notes.append(prompts.read(f"compact/backend-{backend}.md"))
-        except FileNotFoundError:  # a backend of a user's, with notes for both styles
-            notes.append(prompts.read(f"backend-{backend}.md"))
-    if len(notes) > 1:
-        notes.append("Choose the language that suits the change; a plan names it.")
-    return "\n\n".join(note.rstrip() for note in notes)
+def _others(work: MakePlan | Solve) -> str:
+    """Return what a model owes to the other attempts; "" where there are none."""
+    return OTHERS if ledger.shown_entries(work) else ""
 
 
 def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
@@ -125,7 +124,7 @@ def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
         times=reference_times(reference, ledger.duration),
         notes="".join(f"{line}\n" for line in facts.note_lines(reference)),
         hardware="\n".join(
-            map(facts.item, (facts.device_line(reference), *facts.task_lines(reference)))
+            map(facts.item, (facts.device_line(reference), *facts.task_lines(task, reference)))
         ),
         blocks="\n".join(["", *lessons]) if lessons else "",
     )
@@ -161,7 +160,7 @@ def _node(work: AgentWork) -> str:
 
 def _node_title(work: AgentWork) -> str:
     if work.node.node == work.root.node:
-        return "the module as it was given"
+        return "the module above"
     return f"node {work.node.node}"
 
 

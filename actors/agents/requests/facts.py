@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from actors.agents.requests.rules import has_products
 from protocol.cases import reference_case_lines, result_case_lines
 from protocol.fact_lines import (
     idle_us,
@@ -14,7 +15,8 @@ from protocol.fact_lines import (
     task_fact_lines,
     verdict_fact_lines,
 )
-from protocol.values import Reference, Verdict
+from protocol.facts import DrawError
+from protocol.values import Reference, Task, Verdict
 from protocol.variant_lines import raced_line
 
 # What the evaluator's labels say (`actors/evaluator/labels/labels.py`).
@@ -22,10 +24,10 @@ LABEL_WORDS = {
     "library_only": "it has no kernel of its own",
     "fallback_swallowed": "it catches its kernel's failure and lets torch do the work",
     "decoy_kernel": "it builds a kernel that forward does not call, or drops its result",
-    "precision_cast": "it computes in a lower precision than the task's, which its error allows",
-    "algebraic_shortcut": "it leaves out work of the reference",
     "renamed_reference": "it is the task's own module under another name, and never wins",
 }
+# What an author knows of its own work: the tolerance decides about both.
+UNTOLD_LABELS = ("precision_cast", "algebraic_shortcut")
 # Facts about a device that tell an author of kernels nothing.
 UNTOLD_FACTS = (
     *("memory", "memory clock", "memory bus", "clock", "threads a warp", "driver"),
@@ -34,10 +36,13 @@ UNTOLD_FACTS = (
 )
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a node's profile
-LAST_SENTENCES = 3  # of another attempt's: its last ones name what bounds it
+LAST_SENTENCES = 2  # of another attempt's: its last ones name what bounds it
+ONE_KERNEL = "One kernel, "  # begins a profile whose time and kernel stand above it
+NEAR_TOLERANCE = 0.1  # of it: errors from here on are told by kind of inputs
 
 OPERATORS = "PyTorch's own call by operator"  # begins the line about them
 # Rules of the judge that the system message states for every task.
+TF32_RULE = "TF32 in the reference: "
 STATED_RULES = ("Checks: ", "Timed: ", "Precision is judged by its error alone: ")
 
 
@@ -56,12 +61,13 @@ def device_line(reference: Reference) -> str:
     return f"Device: {name}{': ' if told else ''}{', '.join(told)}"
 
 
-def task_lines(reference: Reference) -> list[str]:
+def task_lines(task: Task, reference: Reference) -> list[str]:
     """Return the lines about a task and its machine: the same in all requests of the task."""
+    untold = (OPERATORS, *STATED_RULES, *(() if has_products(task, reference) else (TF32_RULE,)))
     return [
         line
         for line in task_fact_lines(reference.facts)
-        if not line.startswith((OPERATORS, *STATED_RULES)) or "--precision" in line
+        if not line.startswith(untold) or "--precision" in line
     ]
 
 
@@ -79,25 +85,41 @@ def note_lines(reference: Reference) -> list[str]:
 def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = True) -> list[str]:
     """Return the lines below an attempt's result.
 
-    Of another attempt than the node a profile is cut to its end, and has no kernels beside it.
-    Its share of the floor stands beside its time already.
+    Its share of the floor stands beside its time already; without a profile, what it reaches of the
+    device's rates is told of the node.  Of another attempt a profile is cut to its end, and has no
+    kernels beside it.
     """
-    facts = verdict.facts
+    facts, rates_of = verdict.facts, reference.facts if is_node else None
     if facts is not None:
         told = facts.profile_sentences[:MAX_SENTENCES]
-        if told and not is_node:
+        if told and is_node:
+            rates_of = None
+            is_named = bool(facts.kernels) and told[0].startswith(ONE_KERNEL)
+            told = told[1:] if is_named and len(told) > 1 else told
+        elif told:
             told = facts.profile_sentences[-LAST_SENTENCES:]
             facts = replace(facts, kernels=(), more_kernels=0)
-        facts = replace(facts, profile_sentences=told)
+        errors = _near_errors(facts.errors, is_node=is_node)
+        facts = replace(facts, profile_sentences=told, errors=errors)
     task = (verdict.profile or {}).get("task")
-    labels = [f"{label}: {LABEL_WORDS.get(label, 'a label')}" for label in verdict.labels]
+    labels = [
+        f"{label}: {LABEL_WORDS.get(label, 'a label')}"
+        for label in verdict.labels
+        if label not in UNTOLD_LABELS
+    ]
     return [
         *result_case_lines(verdict.cases),
-        *verdict_fact_lines(facts, reference.facts if is_node else None),
+        *verdict_fact_lines(facts, rates_of),
         *([f"task: {task}"] if task else []),
         *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
         *raced_line(verdict),
     ]
+
+
+def _near_errors(errors: tuple[DrawError, ...], *, is_node: bool) -> tuple[DrawError, ...]:
+    """Return the errors that come near the tolerance, or else the node's largest: it has room."""
+    near = tuple(each for each in errors if each.share >= NEAR_TOLERANCE)
+    return near or tuple(sorted(errors, key=lambda each: each.share)[-1:] if is_node else ())
 
 
 def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:

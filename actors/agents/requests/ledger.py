@@ -10,12 +10,12 @@ from collections.abc import Container
 from actors.agents.cards.operation_times import LEAST_SHARE, by_time
 from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
+from actors.agents.requests.rules import PRODUCTS
 from protocol.fact_lines import split_products_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
-PRODUCTS = frozenset(["attention", "recurrence", "conv", "matmul"])  # of tensor cores
-ALL_IDEAS = 2_000  # characters of a ledger's ideas together, about
+ALL_IDEAS = 1_600  # characters of a ledger's ideas together, about
 LEAST_IDEA, MOST_IDEA = 110, 320  # characters of one; of one under way twice as many
 MAX_REASON = 160
 BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
@@ -111,7 +111,7 @@ def _figures(
     entry: LedgerEntry, score_us: float, reference: Reference, times: dict[int, float]
 ) -> str:
     """Return an attempt's time, as a multiple of the floor, and what its step gave."""
-    parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")]
+    parts = [duration(score_us), *_floor_shares(score_us, reference, "floor")[-1:]]
     if entry.parent in times:
         parts.append(f"{times[entry.parent] / score_us:.3g} × parent")
     parts += [f"{each.unit} {each.share:.0%}" for each in entry.units]

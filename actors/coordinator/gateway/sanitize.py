@@ -288,6 +288,7 @@ def _call(call: Call) -> Call:
         cached_tokens=_tokens(call.cached_tokens),
         output_tokens=_tokens(call.output_tokens),
         effort=_name(call.effort),
+        request_version=_name(call.request_version),
         cache_write_tokens=_tokens(call.cache_write_tokens),
         usd=_usd(call.usd),
         seconds=call.seconds if math.isfinite(call.seconds) and call.seconds >= 0 else 0.0,

@@ -42,6 +42,7 @@ class RecordedRequest:
     work: str
     message: AgentWork
     request: str
+    version: str  # of what wrote it; "": an older version did not store it
 
 
 class RunVerifier:
@@ -120,7 +121,12 @@ class RunVerifier:
                 has_ledger=self._settings.has_ledger,
             )
             message = work_messages.message_for(lease, offer)
-            yield RecordedRequest(work=lease.work, message=message, request=calls[0].request)  # type: ignore[arg-type]
+            yield RecordedRequest(
+                work=lease.work,
+                message=message,  # type: ignore[arg-type]
+                request=calls[0].request,
+                version=calls[0].request_version,
+            )
 
     def _unconfirmed_at(self, decision: Decision) -> dict[int, Verdict]:
         """Return the first verdicts of the nodes that were confirmed after a decision."""

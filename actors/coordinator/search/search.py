@@ -7,7 +7,7 @@ is seeded by task, attempt and stage: with one expansion at a time, two runs gro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -208,12 +208,16 @@ class Search:
         for number, scope in (given_up or {}).items():
             self._give_up(number, scope)
         self._restore_steering(steering)
-        stored_offers = offered or {}
+        return self._offers_again(attempts, offered or {}) + self._grow() + self._release()
+
+    def _offers_again(
+        self, attempts: list[Attempt], stored: Mapping[int, OfferWork]
+    ) -> list[Instruction]:
         offers: list[Instruction] = []
         for attempt in attempts:
-            stored = stored_offers.get(attempt.number)
-            offers += [stored] if stored else self._offer_or_wait(attempt)
-        return offers + self._grow() + self._release()
+            offer = stored.get(attempt.number)
+            offers += [offer] if offer else self._offer_or_wait(attempt)
+        return offers
 
     # --- the loop of the method --------------------------------------------------------------
 

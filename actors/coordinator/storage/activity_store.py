@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 from msgspec.structs import replace
 
@@ -158,10 +160,16 @@ class ActivityStore:
 
     def calls(self, work: str) -> tuple[Call, ...]:
         """Return the stored replies for a piece of work, in order."""
-        columns = Call.__struct_fields__
+        columns = self._call_columns
         condition = "WHERE work = ? AND stop != ? ORDER BY id"
         rows = self._db.select("call", columns, condition, (work, STOP_LOST))
         return tuple(msgspec.convert(dict(zip(columns, row, strict=True)), Call) for row in rows)
+
+    @cached_property
+    def _call_columns(self) -> tuple[str, ...]:
+        """The fields of a call that this run stores: one of an older version lacks some."""
+        there = self._db.columns("call")
+        return tuple(name for name in Call.__struct_fields__ if name in there)
 
     def worker_up(
         self, slot: str, role: str, incarnation: str, pid: int, at: float, device: str = ""

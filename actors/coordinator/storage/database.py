@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from protocol.read_only import RUN_DB
+from protocol.run_db import RUN_DB
 from protocol.run_views import COMPUTED_COLUMNS, SQL_FUNCTIONS, views
 
 LOCK_NAME = "coordinator.lock"
@@ -141,6 +141,10 @@ class Database:
     def has_table(self, name: str) -> bool:
         """Whether the file has that table: runs of older versions lack some."""
         return self.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the columns of a table: runs of older versions lack some."""
+        return frozenset(row[1] for row in self.rows(f"PRAGMA table_info({table})"))
 
     def close(self) -> None:
         """Close the file without a commit, and unlock the run for the next coordinator."""

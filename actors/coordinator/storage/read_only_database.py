@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from actors.coordinator.storage.database import Database
-from protocol.read_only import RUN_DB, read_only_uri
+from protocol.run_db import RUN_DB, read_only_uri
 
 
 class ReadOnlyDatabase(Database):

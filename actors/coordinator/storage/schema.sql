@@ -173,6 +173,7 @@ CREATE TABLE IF NOT EXISTS call (
     stop TEXT NOT NULL,            -- the model's; 'lost': no whole reply arrived, usd is its maximum
     temperature REAL,              -- as it was really sent; null when none was
     effort TEXT NOT NULL DEFAULT '',
+    request_version TEXT NOT NULL DEFAULT '', -- a digest of the texts and code that wrote the request
     input_tokens INTEGER NOT NULL, -- all of them, cached ones included
     cached_tokens INTEGER NOT NULL,
     cache_write_tokens INTEGER NOT NULL DEFAULT 0,

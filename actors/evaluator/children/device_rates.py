@@ -256,7 +256,7 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
 
 
 def _instruction_rates(timer: RateTimer) -> dict[str, float]:
-    """Return 10^12 operations a second of tensor cores' instructions alone; {} on a host."""
+    """Return 10^12 operations a second of instructions alone; {} on a host."""
     found: dict[str, float] = {}
     own = RateTimer(timer.device)  # rounds of half a millisecond prove nothing about other programs
     for name, product in INSTRUCTIONS.items() if timer.device == "cuda" else ():

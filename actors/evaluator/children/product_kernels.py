@@ -1,4 +1,4 @@
-"""Kernels of tensor cores' instructions alone, from registers or shared memory.  Trusted.
+"""Kernels of arithmetic instructions alone, from registers or shared memory.  Trusted.
 
 They are PTX, which the driver compiles, as `read_kernels` has it.  `wgmma` exists on compute
 capability 9.0 alone; loading it elsewhere raises `RuntimeError`, as a torch does that loads no PTX.
@@ -14,32 +14,34 @@ import torch
 from protocol.values import Value
 
 ENTRY = "products"
-TIMES = {"mma.sync": 6144, "wgmma": 2048}  # rounds of a launch, which takes about a millisecond
+# Rounds of a launch, which takes up to a millisecond.
+TIMES = {"mma.sync": 6144, "wgmma": 2048, "fma": 2048}
 # Instructions of a round, which do not wait for each other.  More of wgmma take long to compile.
-CHAINS = {"mma.sync": 8, "wgmma": 2}
+CHAINS = {"mma.sync": 8, "wgmma": 2, "fma": 64}
 COLUMNS = 128  # of wgmma's right operand: wider ones are not faster
 OPERAND_REGISTERS = 4, 2  # of mma.sync
 MMA_SUMS, WGMMA_SUMS = 4, 64  # registers of sums, a thread
 THREADS, BLOCKS = 256, 2  # of a block, on a multiprocessor
-WARP, WARPGROUP = 32, 128
+THREADS_OF = {"mma.sync": 32, "wgmma": 128, "fma": 1}  # that do one instruction together
 
 
 class Product(Value, frozen=True, kw_only=True):
     """One instruction: what it multiplies, and values of its operands between a half and one."""
 
-    instruction: str  # "mma.sync" or "wgmma"
+    instruction: str  # "mma.sync", "wgmma" or "fma", which is that of one thread
     types: str  # of sums and operands, as PTX names them
-    depth: int  # k
+    depth: int  # k; of "fma" the values of an operand
     bits: tuple[int, int]  # a word of operands is random & mask | base
 
     @property
     def flops(self) -> int:
         """Return the multiplications and additions of one instruction."""
-        rows, columns = (16, 8) if self.instruction == "mma.sync" else (64, COLUMNS)
-        return 2 * rows * columns * self.depth
+        tiles = {"mma.sync": 16 * 8, "wgmma": 64 * COLUMNS, "fma": 1}
+        return 2 * tiles[self.instruction] * self.depth
 
 
-BFLOAT16, TF32 = (0x7F007F, 0x3F003F00), (0x7FE000, 0x3F000000)
+BFLOAT16, TF32, FLOAT8 = (0x7F007F, 0x3F003F00), (0x7FE000, 0x3F000000), (0x7070707, 0x30303030)
+FLOAT16 = 0x3FF03FF, 0x38003800
 PRODUCTS = {
     "bfloat16 by mma.sync": Product(
         instruction="mma.sync", types="f32.bf16.bf16.f32", depth=16, bits=BFLOAT16
@@ -51,6 +53,9 @@ PRODUCTS = {
         instruction="mma.sync", types="f32.tf32.tf32.f32", depth=8, bits=TF32
     ),
     "TF32 by wgmma": Product(instruction="wgmma", types="f32.tf32.tf32", depth=8, bits=TF32),
+    "float8 by wgmma": Product(instruction="wgmma", types="f32.e4m3.e4m3", depth=32, bits=FLOAT8),
+    "float32 by fma": Product(instruction="fma", types="f32", depth=1, bits=TF32),
+    "float16 by fma of half2": Product(instruction="fma", types="f16x2", depth=2, bits=FLOAT16),
 }
 
 _HEAD = """
@@ -60,7 +65,7 @@ _HEAD = """
 .visible .entry products(.param .u64 out, .param .u32 times) .maxntid {threads}, 1, 1
 {{
     .reg .pred p;
-    .reg .b32 word, time, place, a<4>;
+    .reg .b32 word, time, place, a<4>, h<{halves}>;
     .reg .f32 d<{sums}>;
     .reg .b64 at, left, right;
 {shared}    mov.u32 word, %tid.x;
@@ -102,14 +107,16 @@ _DESCRIPTORS = """    mov.u32 place, %tid.x;
 def ptx(product: Product) -> str:
     """Return the text of the kernel that repeats an instruction."""
     is_group = product.instruction == "wgmma"
-    write = _wgmma if is_group else _mma
-    sums = WGMMA_SUMS if is_group else MMA_SUMS * CHAINS[product.instruction]
+    write = {"mma.sync": _mma, "wgmma": _wgmma, "fma": _fma}[product.instruction]
+    chains = CHAINS[product.instruction]
+    sums = {"mma.sync": MMA_SUMS * chains, "wgmma": WGMMA_SUMS, "fma": chains}[product.instruction]
     mask, base = product.bits
     return _HEAD.format(
         version="8.0" if is_group else "7.0",
         target="sm_90a" if is_group else "sm_80",
         threads=THREADS,
         sums=sums,
+        halves=sums if product.types == "f16x2" else 1,
         shared=_SHARED if is_group else "",
         mask=mask,
         base=base,
@@ -128,6 +135,20 @@ def _mma(product: Product) -> dict[str, str]:
         lines.append(f"    {name} {{{own}}}, {{{left}}}, {{{right}}}, {{{own}}};")
     operands = "\n".join(f"    mov.b32 a{n}, word;" for n in range(OPERAND_REGISTERS[0]))
     return {"operands": operands, "products": "\n".join(lines)}
+
+
+def _fma(product: Product) -> dict[str, str]:
+    """Return multiplications and additions of threads; pairs of halves lie in words."""
+    name, chains = f"fma.rn.{product.types}", range(CHAINS["fma"])
+    if product.types == "f32":
+        operands = ["    mov.b32 d0, word;"]  # the first sum is the operand of all others
+        lines = [f"    {name} d{n}, d0, d0, d{n};" for n in chains if n]
+        lines.append(f"    {name} d1, d0, d0, d1;")
+    else:
+        operands = [f"    mov.b32 h{n}, word;" for n in chains]
+        lines = [f"    {name} h{n}, word, word, h{n};" for n in chains]
+        lines += [f"    mov.b32 d{n}, h{n};" for n in chains]
+    return {"operands": "\n".join(operands), "products": "\n".join(lines)}
 
 
 def _wgmma(product: Product) -> dict[str, str]:
@@ -160,11 +181,10 @@ class ProductKernel:
         except ImportError as error:
             raise RuntimeError("this torch has no function that loads PTX") from error
         self._run = cast("dict[str, Callable[..., None]]", loaded)[ENTRY]
-        is_group = product.instruction == "wgmma"
         self._blocks = BLOCKS * torch.cuda.get_device_properties(0).multi_processor_count
         self._times = TIMES[product.instruction]
         self._out = torch.zeros(1, device="cuda")
-        workers = self._blocks * THREADS // (WARPGROUP if is_group else WARP)
+        workers = self._blocks * THREADS // THREADS_OF[product.instruction]
         repeated = self._times * CHAINS[product.instruction]
         self.flops = workers * repeated * product.flops  # of one launch
 

@@ -28,10 +28,10 @@ from actors.evaluator.children.tensors.tensor_copies import (
     to_buffer,
 )
 from actors.evaluator.children.timing_memory import TimingMemory
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
-from actors.evaluator.ipc.layout_checks import tensor_leaves
+from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
 from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
@@ -42,6 +42,7 @@ from actors.evaluator.ipc.referee_orders import (
     DescribeDevice,
     DescribeTask,
     DeviceDescribed,
+    DrawDependent,
     DrawFromSlot,
     DrawInputs,
     ExpectedLayout,
@@ -96,6 +97,7 @@ class Referee:
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
+        self._timed_outputs: Layout
         self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
@@ -119,6 +121,7 @@ class Referee:
             ReplaceContents: lambda _order, _: self._timing_memory.replace_contents(),
             RestoreContents: lambda _order, _: self._timing_memory.restore_contents(),
             DrawFromSlot: lambda order, _: self._draw_from_slot(order.slot),
+            DrawDependent: lambda order, _: self._draw_dependent(order),
             PrepareArena: lambda order, _: self._timing_memory.prepare_arena(order),
             StashFromArena: lambda order, _: self._stash_from_arena(order),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
@@ -176,9 +179,9 @@ class Referee:
 
     def _describe_task(self, seed: int) -> TaskDescribed:
         # Imported here: torch's counter of operations is not for the process that forks children.
-        from actors.evaluator.children import task_facts
+        from actors.evaluator.children import task_description
 
-        return task_facts.describe_task(self._task_module, seed, self._floor)
+        return task_description.describe_task(self._task_module, seed, self._floor)
 
     def _import_task(self, order: ImportTask) -> None:
         self._find_device()
@@ -208,6 +211,7 @@ class Referee:
         task.state_floors = module_updates.state_floors(
             task, updated.keys, inputs, order.seed, self._floor
         )
+        self._timed_outputs = tensor_bytes.layout_of(outputs)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
@@ -215,7 +219,7 @@ class Referee:
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
             inputs=layout,
-            outputs=tensor_bytes.layout_of(outputs),
+            outputs=self._timed_outputs,
             is_deterministic=steady,
             is_repeated=is_repeated,
             updated=updated,
@@ -282,6 +286,15 @@ class Referee:
         inputs, is_changed = self._timing_memory.drawn_from(slot)
         self._rounds[self._drawn] = ReferenceRound(inputs)
         return SlotDrawn(draw=self._drawn, is_changed=is_changed)
+
+    def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
+        before = tensor_bytes.value_of(
+            self._timed_outputs, self._stashed[order.stashed], self.device
+        )
+        self._drawn += 1
+        inputs = self._timing_memory.dependent_draw(order, before)
+        self._rounds[self._drawn] = ReferenceRound(inputs)
+        return SlotDrawn(draw=self._drawn, is_changed=())
 
     def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
         drawn = self._rounds[order.draw]

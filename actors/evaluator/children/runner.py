@@ -10,7 +10,6 @@ import faulthandler
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -18,7 +17,9 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
+from actors.evaluator.children.call_clock import CallClock
 from actors.evaluator.children.call_form import call_of, placed
+from actors.evaluator.children.dependent_inputs import DependentInputs
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -38,6 +39,7 @@ from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Orde
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     AwaitCall,
+    CallDependent,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
@@ -72,7 +74,6 @@ from protocol.values import DeviceKind
 
 SPIN_S = 0.002  # awake between the orders of a timed window; a card's host has cores to spare
 CHECKED_MATRIX_SIZE = 256
-UNCLOCKED_SHARE = 2  # one call in so many comes before a side's own clock
 
 
 class MissingClassError(Exception):
@@ -94,58 +95,6 @@ def check_device(device: str) -> None:
         raise DeviceCheckError(f"{CHECKED_MATRIX_SIZE}^3 ones add up to {total}")
 
 
-class CallClock:
-    """How long the calls of a block take once they go on, by this process's own clock.
-
-    The judge's clock also sees what a block takes besides: a card that has to turn to this process
-    (0.2 ms), code that the processor's caches have lost, the way of the answer.  What the reference
-    says here tells the judge how much that is.  The first half of the calls is left out: calls
-    that are little more than a launch are slower by a tenth until the caches have their code again.
-    """
-
-    _tick: torch.Tensor | None = None
-
-    def __init__(self, device: DeviceKind, calls: int) -> None:
-        """`calls`: of the block."""
-        self.first = min(max(1, calls // UNCLOCKED_SHARE), calls - 1)  # call on the clock
-        self._calls = calls - self.first
-        self._on_card = device == "cuda"
-        self._times_s = [0.0, 0.0]
-        self._events: list[Any] = [
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in self._times_s * self._on_card
-        ]
-
-    def wake_card(self) -> None:
-        """Have the card do something for this process, in each block."""
-        if self._on_card:
-            if CallClock._tick is None:
-                CallClock._tick = torch.zeros(1, device="cuda")
-            CallClock._tick.zero_()
-            torch.cuda.synchronize()
-
-    def begin(self) -> None:
-        """Note that the calls before the first one on the clock are launched, or done on a host."""
-        self._note(0)
-
-    def end(self) -> None:
-        """Note that the last call is."""
-        self._note(1)
-
-    def _note(self, number: int) -> None:
-        if self._on_card:
-            self._events[number].record()
-        else:
-            self._times_s[number] = time.perf_counter()
-
-    def call_s(self) -> float:
-        """Return the seconds of a call between both notes, once the card has done all."""
-        if not self._on_card:
-            return (self._times_s[1] - self._times_s[0]) / self._calls
-        first, last = self._events
-        return float(first.elapsed_time(last)) / 1e3 / self._calls
-
-
 class Runner:
     """One module, its inputs by slot, and the outputs of its calls."""
 
@@ -165,9 +114,16 @@ class Runner:
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
         self._arena: Arena | None = None  # where timed calls allocate
-        # Each lambda looks its method up at the call.  A handler returns an answer, or None for
-        # `Done`.
-        self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
+        self._handlers = self._handlers_by_order()
+
+    def _handlers_by_order(
+        self,
+    ) -> dict[type[Order], Callable[[Any, list[int]], FromRunner | None]]:
+        """Return what each order does; a handler returns an answer, or None for `Done`.
+
+        Each lambda looks its method up at the call.
+        """
+        return {
             ImportSource: lambda order, _: self._import_source(order),
             ConstructModule: lambda order, carried: self._construct(order, carried[0]),
             LoadParameters: lambda order, carried: self._load_parameters(order, carried),
@@ -182,6 +138,7 @@ class Runner:
             AwaitCall: lambda _order, _: self._await_call(),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
+            CallDependent: lambda order, _: self._call_dependent(order),
             TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
@@ -344,6 +301,27 @@ class Runner:
             return CallsReturned()
         self._handed_over = outputs[:count]
         return CallsReturned(call_s=clock.call_s())
+
+    def _call_dependent(self, order: CallDependent) -> CallsReturned:
+        """Call the module on inputs that the output of each call decides for the next one."""
+        module, outputs, calls = self._module, self._outputs, range(order.calls)
+        inputs = [self._slots[call] for call in calls]
+        if not order.is_empty:
+            outputs += [None] * (order.calls - len(outputs))
+        self._handed_over = []
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            CallClock(self.device, order.calls).wake_card()
+            memory = self._slot_memories[-1]
+            used = memory.bytes[: order.slots * memory.stride]
+            dependent = DependentInputs(used, order.calls, is_whole=order.is_whole)
+            for call in calls:
+                if call:
+                    dependent.choose(call, outputs[(call - 1) % len(outputs)])
+                if not order.is_empty:
+                    outputs[call] = module(*inputs[call])  # type: ignore[operator]
+        self._synchronize()
+        self._handed_over = outputs[: order.calls]
+        return CallsReturned()
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from actors.evaluator.children import dependent_inputs
 from actors.evaluator.children.slot_contents import SlotContents
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
@@ -20,6 +21,7 @@ from actors.evaluator.ipc.layout_checks import (
 )
 from actors.evaluator.ipc.orders import Done
 from actors.evaluator.ipc.referee_orders import (
+    DrawDependent,
     FillSlots,
     InputKindResult,
     OutputMemory,
@@ -102,6 +104,12 @@ class TimingMemory:
         """Return a copy of what was written into a slot, and which tensors hold something else."""
         raws = self.contents.written(slot)
         return self.contents.values(raws), self.contents.changes(self.slots, slot, raws)
+
+    def dependent_draw(self, order: DrawDependent, before: object) -> list[object]:
+        """Return a copy of a slot's inputs as the output `before` decides them."""
+        draws = self.contents.written(order.slot), self.contents.written(order.other)
+        raws = dependent_inputs.chosen(self._inputs, draws, before, is_whole=order.is_whole)
+        return self.contents.values(raws)
 
     def inputs_of(self, slot: int) -> list[object]:
         """Return a copy of what was written into a slot."""

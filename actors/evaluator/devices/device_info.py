@@ -10,7 +10,7 @@ import time
 
 from msgspec.structs import replace
 
-from actors.evaluator.devices import device as devices
+from actors.evaluator.devices import device_description as devices
 from actors.evaluator.devices.rates_cache import RatesCache, has_possible_rates, rates_folder
 from actors.evaluator.devices.sensors import GpuSensors
 from actors.evaluator.ipc.orders import Order

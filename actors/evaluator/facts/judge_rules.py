@@ -59,10 +59,7 @@ def _tolerance(each: OutputTolerance) -> str:
     text = f", against {against}: {allowed:.2g} x (|element| + RMS of the output)"
     if allowed > each.allowed:
         text += f", which is {each.error_factor:g} x eager's own error and above {each.allowed:g}"
-    text += (
-        f". On a draw as given, of RMS {each.rms:.3g}, that is {allowed * each.rms:.2g} for an "
-        f"element near 0 and {2 * allowed * each.rms:.2g} for one as large as the RMS"
-    )
+    text += f", {allowed * each.rms:.2g} for an element near 0 (RMS {each.rms:.3g} as given)"
     return f"{text}.{_measured_shares(own, each.tf32_error, allowed)}"
 
 

@@ -16,6 +16,8 @@ from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Other, Plain, descr
 
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
 SLOT_ALIGNMENT = 512  # bytes; what torch's allocator on a card gives
+PAGE_BYTES = 4096
+SLOT_STEP = 5 * SLOT_ALIGNMENT  # odd, and near the golden section: few slots are spread evenly, too
 MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
 MAX_NESTED = 32  # twice as deep as a runner looks
 MAX_LAYOUT_BYTES = 1 << 19  # layouts of a few outputs are passed to the referee in one frame
@@ -90,8 +92,16 @@ def offsets(layout: Layout, alignment: int = ALIGNMENT) -> list[int]:
 
 
 def slot_bytes(inputs: Layout) -> int:
-    """Return the bytes of one input slot of a timed block, padding included."""
-    return max(SLOT_ALIGNMENT, offsets(inputs, SLOT_ALIGNMENT)[-1])
+    """Return the bytes of one input slot of a timed block, padding included.
+
+    Each slot begins at another place of a page, five eighths of a page after the one before.  Where
+    outputs lie in their pages differs from process to process, and on a host a call's time depends
+    on both places by up to a seventh: so the calls of a block have all of them.
+    """
+    used = offsets(inputs, SLOT_ALIGNMENT)[-1]
+    if used < PAGE_BYTES:
+        return max(SLOT_ALIGNMENT, used)
+    return used + (SLOT_STEP - used) % PAGE_BYTES
 
 
 def total_bytes(layout: Layout) -> int:

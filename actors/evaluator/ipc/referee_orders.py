@@ -199,6 +199,15 @@ class DrawFromSlot(Order, frozen=True, kw_only=True):
     slot: int
 
 
+class DrawDependent(Order, frozen=True, kw_only=True):
+    """Make a draw of what is in a slot once an output that was copied has decided it."""
+
+    slot: int
+    other: int  # slot that it is mixed with
+    stashed: int  # the output: the part copied before
+    is_whole: bool = False
+
+
 class SlotDrawn(Order, frozen=True, kw_only=True):
     """The draw, and whether the slot holds something else by now."""
 
@@ -322,6 +331,7 @@ ToReferee = (
     | ReplaceContents
     | RestoreContents
     | DrawFromSlot
+    | DrawDependent
     | PrepareArena
     | StashFromArena
     | AwaitIdleCard

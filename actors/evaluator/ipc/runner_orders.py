@@ -106,6 +106,16 @@ class CallRepeatedly(Order, frozen=True, kw_only=True):
     seed: int | None = None
 
 
+class CallDependent(CallRepeatedly, frozen=True, kw_only=True):
+    """Call the module on slots 0 … `calls`-1, whose contents outputs of calls before decide.
+
+    There are twice as many slots (`children/dependent_inputs.py`).  `is_empty`: call nothing, and
+    let outputs of earlier calls decide: what a block takes besides its calls.
+    """
+
+    is_whole: bool = False  # a slot has the contents of one of two slots, not parts of both
+
+
 class CollectOutputs(Order, frozen=True, kw_only=True):
     """Write the outputs of all calls of a block, slot after slot; answer with their layouts.
 
@@ -167,6 +177,7 @@ ToRunner = (
     | AwaitCall
     | ReleaseTensors
     | CallRepeatedly
+    | CallDependent
     | CollectOutputs
     | LocateOutputs
     | TakeProfile

@@ -6,7 +6,6 @@ Each rule returns None where nothing is known or nothing is worth telling.
 from __future__ import annotations
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.figure_text import number_text, ratio_text, share_text
 from actors.evaluator.profiling.kernel_bound import ATTAINABLE_DRAM, SHORT_US, dram_share
 from actors.evaluator.profiling.ncu_metrics import (
     SECTOR_BYTES,
@@ -15,7 +14,7 @@ from actors.evaluator.profiling.ncu_metrics import (
     MeasuredKernel,
 )
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
-from protocol.figure_text import bytes_text
+from protocol.figure_text import bytes_text, number_text, ratio_text, share_text
 
 WASTED_SECTORS = 0.9  # of the sectors of an access: where fewer would do, it is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told

@@ -88,22 +88,7 @@ def _run(
     calls: int,
 ) -> ToolRun:
     began = time.monotonic()
-    children: list[ChildClient[FromRunner]] = []
-
-    def is_over() -> bool:
-        is_told = is_enough is not None and children and is_enough(children[0].output.text())
-        return bool(is_told) or zygote.is_cancelled()
-
-    child: ChildClient[FromRunner] = zygote.spawn(
-        part,
-        confinement,
-        FromRunner,
-        trusted=False,
-        is_cancelled=is_over,
-        command=command,
-        patience_s=limit_s,
-    )
-    children.append(child)
+    child = _start(part, zygote, confinement, command, limit_s, is_enough)
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
@@ -120,6 +105,34 @@ def _run(
         child.kill()
     seconds = time.monotonic() - began
     return ToolRun(text=child.output.text(), seconds=seconds, is_finished=is_finished)
+
+
+def _start(
+    part: ChildRole,
+    zygote: ZygoteClient,
+    confinement: Confinement,
+    command: tuple[str, ...],
+    limit_s: float,
+    is_enough: Callable[[str], bool] | None,
+) -> ChildClient[FromRunner]:
+    """Start the runner; waiting for it ends early where its output is enough."""
+    children: list[ChildClient[FromRunner]] = []
+
+    def is_over() -> bool:
+        is_told = is_enough is not None and children and is_enough(children[0].output.text())
+        return bool(is_told) or zygote.is_cancelled()
+
+    child: ChildClient[FromRunner] = zygote.spawn(
+        part,
+        confinement,
+        FromRunner,
+        trusted=False,
+        is_cancelled=is_over,
+        command=command,
+        patience_s=limit_s,
+    )
+    children.append(child)
+    return child
 
 
 def _give(

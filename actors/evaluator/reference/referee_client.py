@@ -23,6 +23,7 @@ from actors.evaluator.ipc.referee_orders import (
     CompareState,
     ComputeExpected,
     DescribeTask,
+    DrawDependent,
     DrawFromSlot,
     DrawInputs,
     ExpectedLayout,
@@ -170,6 +171,15 @@ class RefereeClient:
         if block_seed is not None:
             self._calls_before[drawn.draw] = slot
         return drawn
+
+    def draw_dependent(self, slot: int, other: int, stashed: int, *, is_whole: bool) -> int:
+        """Make a draw of a slot as an output that was copied decides it; return its number."""
+        order = DrawDependent(slot=slot, other=other, stashed=stashed, is_whole=is_whole)
+        drawn, _carried = self._ask(order)
+        if not isinstance(drawn, SlotDrawn):
+            raise self._failure(drawn)
+        self._seeds[drawn.draw] = secrets.randbits(62)
+        return drawn.draw
 
     def prepare_arena(self, size: int) -> int:
         """Allocate an arena; the caller closes the descriptor of its memory."""

@@ -39,6 +39,7 @@ class Accusation(StrEnum):
     INPUTS_READ_AHEAD = "inputs read ahead"  # before their call
     INPUTS_TOUCHED_AHEAD = "inputs touched ahead"  # pages of them
     INPUTS_READ_LATE = "inputs read late"  # after their call has returned
+    CALLS_COMPUTED_TOGETHER = "calls computed together"  # not one after the other
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 
 

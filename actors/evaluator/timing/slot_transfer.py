@@ -12,9 +12,10 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from actors.evaluator.ipc.layout_checks import slot_bytes
+from actors.evaluator.ipc.layout_checks import PAGE_BYTES, slot_bytes
 from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.runner_orders import (
+    CallDependent,
     CallRepeatedly,
     CopySlots,
     FromRunner,
@@ -24,7 +25,7 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
-from actors.evaluator.timing import input_replacement
+from actors.evaluator.timing import input_replacement, lots
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -38,7 +39,6 @@ from actors.evaluator.timing.state_checks import StateChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
 from actors.evaluator.timing.touched_pages import (
-    PAGE_BYTES,
     forget_touched,
     read_share,
     touched_bytes,
@@ -52,7 +52,11 @@ READ_AT_ANOTHER_TIME = {
 }
 
 # What a look finds that may have said nothing: each kind has looks of its own.
-FOUND_BY_LOOKS = {*READ_AT_ANOTHER_TIME, Accusation.INPUTS_TOUCHED_AHEAD}
+FOUND_BY_LOOKS = {
+    *READ_AT_ANOTHER_TIME,
+    Accusation.INPUTS_TOUCHED_AHEAD,
+    Accusation.CALLS_COMPUTED_TOGETHER,
+}
 
 
 class SlotTransfer:
@@ -160,6 +164,31 @@ class SlotTransfer:
         self._outputs.prepare("reference", calls)
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
+
+    @property
+    def dependent_calls(self) -> int:
+        """The most calls of a block whose inputs follow from outputs; 0: there is no such block."""
+        facts = self._fixture.facts
+        is_large = slot_bytes(facts.inputs) > POLICY.dependent_bytes
+        if is_large or not facts.is_deterministic or any(facts.aliases) or self._copies_slots:
+            return 0
+        return min(self._count // 2, POLICY.dependent_calls)
+
+    def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> float:
+        """Return the seconds of a block in which each output decides the next call's inputs.
+
+        One of the candidate's outputs is compared.
+        """
+        self._outputs.prepare(side, calls)
+        self._referee.fill_slots(2 * calls)
+        is_whole = bool(self.draw_s)  # draws that can't be mixed
+        order = CallDependent(calls=calls, slots=2 * calls, is_empty=is_empty, is_whole=is_whole)
+        window, answer = self._ordered_window(side, order)
+        if side == "candidate":
+            self._spot_checks.compare_dependent(
+                lambda: self._outputs.stash_some(answer, calls), calls, is_whole=is_whole
+            )
+        return window.whole_s
 
     def require_right_on_other_kinds(self, calls: int) -> None:
         """Have the candidate do a block of which some calls have inputs of other distributions.
@@ -309,15 +338,24 @@ class SlotTransfer:
         is_empty: bool,
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
-        if self._fixture.on_host:
-            time.sleep(POLICY.settle_s)
         seed = None if self._fixture.is_deterministic else secrets.randbits(62)
-        self._spot_checks.block_seed = seed
+        order = CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed)
+        return self._ordered_window(side, order, meanwhile)
+
+    def _ordered_window(
+        self,
+        side: Side,
+        order: CallRepeatedly,
+        meanwhile: Callable[[float], None] = lambda _began: None,
+    ) -> tuple[TimedWindow, FromRunner]:
+        time.sleep(lots.pause_s(on_host=self._fixture.on_host))
+        self._spot_checks.block_seed = order.seed
+        is_copied = self._copies_slots and not order.is_empty
         return self._sides.timed_window(
             side,
-            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed),
-            self._outputs.hand_over_order(side, calls),
-            before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
+            order,
+            self._outputs.hand_over_order(side, order.calls),
+            before=CopySlots(count=order.calls) if is_copied else None,
             meanwhile=meanwhile,
         )
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from actors.evaluator.ipc.layout_checks import Layout, total_bytes
+from actors.evaluator.ipc.layout_checks import Layout, difference, total_bytes
 from actors.evaluator.ipc.referee_orders import SlotDrawn
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
@@ -94,6 +94,25 @@ class SpotChecks:
         finally:
             for draw in draws:
                 referee.forget(draw)
+
+    def compare_dependent(
+        self, stash: Callable[[], list[ChosenOutput]], calls: int, *, is_whole: bool
+    ) -> None:
+        """Compare an output of a block whose inputs follow from the outputs before them.
+
+        `stash` copies the chosen outputs.
+        """
+        referee = self._fixture.referee
+        call = 1 + secrets.randbelow(calls - 1)
+        self.only(call - 1, call)
+        where = "in a timed call whose inputs follow from the output before"
+        (_call, before), (_next, output) = stash()
+        _require_none(difference(self._fixture.facts.outputs, before) or "", where)
+        draw = referee.draw_dependent(call, calls + call, 0, is_whole=is_whole)
+        try:
+            _require_none(referee.compare_stashed(1, output, draw), where)
+        finally:
+            referee.forget(draw)
 
     def compare_after_new_inputs(self, stash: Callable[[], list[ChosenOutput]], calls: int) -> None:
         """Compare an output once all inputs are replaced: it must not lie in their memory.

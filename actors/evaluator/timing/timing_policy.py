@@ -3,7 +3,8 @@
 The rule:
 
 1. Reference and candidate are timed in groups of four blocks, A B B A, by the judge's own clock.
-   While one side runs, the processes of the other side are frozen.
+   A lot decides for each group which side is A, and on a card when a block begins: what other
+   programs do favours neither side.  While one side runs, the processes of the other are frozen.
 2. A block is a number of calls, each on fresh inputs in a slot of its own.  A trusted process
    writes the slots while the side is frozen.
 3. The clock runs from the thaw until the side has answered and handed its outputs over, is frozen,
@@ -92,6 +93,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
+    # Seconds: a block on a card begins after a pause of up to this, by lot.  Programs have turns
+    # of about 2 ms.
+    most_pause_s: float = 0.005
     # Share of a block's last time: the judge sleeps that long, then spins for the answer (GPU).  A
     # virtual processor may share its core with that of the side, which launches more slowly then.
     spin_after_share: float = 0.96
@@ -106,10 +110,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     quiet_share: float = 0.03
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
-    # Groups: timed even when the time is up; on a GPU, unless it is up a second time, so many as
-    # have an interval that assumes no distribution: beside another program there is none.
+    # Groups: timed even when the time is up a second time, and when it is up the first time.  An
+    # interval of less than four assumes a distribution, and beside another program there is none.
     min_groups: int = 3
-    gpu_min_groups: int = 6
+    wanted_groups: int = 6
     # Ratio: from one look at the interval to the next the groups grow by this factor.  An interval
     # that is looked at after each group is narrow by chance sooner or later.
     look_growth: float = 1.25
@@ -171,6 +175,19 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Groups: after these it is tried, and after each later one with this probability.
     replaced_groups: tuple[int, ...] = (1, 5)
     replaced_chance: float = 0.25
+
+    # --- calls that are computed together -----------------------------------------------------
+
+    # Calls of a block in which each output decides the next call's inputs, at most.
+    dependent_calls: int = 64
+    # Bytes of a call's inputs, at most: of larger ones the memory decides what a call takes.
+    dependent_bytes: int = 1 << 24
+    # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
+    # one after the other, accuse it.
+    dependent_ratio: float = 1.5
+    dependent_tries: int = 3
+    # Blocks without calls that say what deciding takes.
+    empty_dependent_blocks: int = 5
 
     # --- inputs of other distributions --------------------------------------------------------
 

@@ -1,9 +1,12 @@
 """The figures behind a verdict's microseconds: the order of blocks, ratios and intervals.
 
 Pure: no clock, no process.  Reference and candidate are timed in blocks of calls, in groups
-A B B A, so that a machine that slowly warms up or gets busy delays both sides alike.  One group
-gives one ratio.  The reported speedup is the median of the groups, with an interval that assumes no
-distribution.
+A B B A, so that a machine that slowly warms up or gets busy delays both sides alike.  A lot decides
+which side is A.  The reported speedup is the median of the groups' ratios.
+
+Its interval is that of Wilcoxon's signed ranks over the ratios of neighbouring blocks, two of each
+group.  It assumes that a ratio is as often above the true one as below it, by as much.  The lot
+makes it so for whatever comes and goes on the machine, without another assumption.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from actors.evaluator.timing.intervals import symmetric_interval
 from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import MAX_SHOWN_GROUPS, TimedGroups, Value
 
@@ -22,9 +26,6 @@ Side = Literal["reference", "candidate"]
 SIDES: tuple[Side, Side] = ("reference", "candidate")
 MAX_CALLS = 50_000  # of one order
 HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
-
-# Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
-STUDENT_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 
 
 class TimedGroup(Value, frozen=True, kw_only=True):
@@ -50,6 +51,12 @@ class TimedGroup(Value, frozen=True, kw_only=True):
         blocks took no time at all, it would make any figure of an honest other block.
         """
         return math.log(sum(self.reference)) - math.log(sum(self.candidate))
+
+    @property
+    def pair_log_ratios(self) -> tuple[float, float]:
+        """The same of the two blocks of each half, which follow each other."""
+        first, last = zip(self.reference, self.candidate, strict=True)
+        return math.log(first[0] / first[1]), math.log(last[0] / last[1])
 
 
 class Timing(Value, frozen=True, kw_only=True):
@@ -98,13 +105,12 @@ def timing_of(measured: Sequence[TimedGroup], *, is_quiet: bool = False) -> Timi
             for group in measured
         ]
     groups = calm_groups(measured)
-    logs = [group.log_ratio for group in groups]
-    interval = median_interval(logs)
+    interval = ratio_interval(groups)
+    reference_us, candidate_us = middle_us(groups)
     return Timing(
-        # Of groups, like the ratio: of single blocks, medians and ratio could say different things.
-        median_us=median(mean(group.candidate) for group in groups),
-        reference_us=median(mean(group.reference) for group in groups),
-        speedup=math.exp(median(logs)),
+        median_us=candidate_us,
+        reference_us=reference_us,
+        speedup=math.exp(middle_of(groups)),
         ci95=None if interval is None else (math.exp(interval[0]), math.exp(interval[1])),
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
@@ -115,6 +121,34 @@ def timing_of(measured: Sequence[TimedGroup], *, is_quiet: bool = False) -> Timi
         is_quiet=is_quiet,
         shown_groups=shown_groups(groups),
     )
+
+
+def middle_of(groups: Sequence[TimedGroup]) -> float:
+    """Return the logarithm of the ratio: the median of the groups'."""
+    return median(group.log_ratio for group in groups)
+
+
+def middle_us(groups: Sequence[TimedGroup]) -> tuple[float, float]:
+    """Return the microseconds of the reference's calls and of the candidate's."""
+    # Of groups, like the ratio: of single blocks, medians and ratio could say different things.
+    return (
+        median(mean(group.reference) for group in groups),
+        median(mean(group.candidate) for group in groups),
+    )
+
+
+def ratio_interval(groups: Sequence[TimedGroup]) -> tuple[float, float] | None:
+    """Return the interval of the logarithm of the ratio; one group has none.
+
+    The ratio is in it, and that of the times: where a machine is so busy that these differ, neither
+    is certain.
+    """
+    if len(groups) < 2:
+        return None
+    low, high = symmetric_interval([ratio for group in groups for ratio in group.pair_log_ratios])
+    reference_us, candidate_us = middle_us(groups)
+    reported = (middle_of(groups), math.log(reference_us / candidate_us))
+    return min(low, *reported), max(high, *reported)
 
 
 def shown_groups(groups: Sequence[TimedGroup]) -> TimedGroups:
@@ -176,18 +210,17 @@ def is_enough(
     elapsed_s: float,
     time_s: float,
     best_speedup: float = 0.0,
-    wanted_groups: int = POLICY.min_groups,
 ) -> bool:
     """Whether to stop: the interval is narrow, or the time is up.
 
-    Then there are `wanted_groups`, or the time is up a second time.
+    Then there are groups enough to doubt each of them, or the time is up a second time.
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
     one that is far below.  A contender's first look needs no more than ±1 %: the winner is timed
     again in the end, then without a best.
     """
-    least_groups = wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
+    least_groups = POLICY.wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
     if elapsed_s >= time_s and len(measured) >= least_groups:
         return True
     groups = calm_groups(measured)
@@ -195,7 +228,7 @@ def is_enough(
         return True
     if not is_look(len(groups)):
         return False
-    interval = median_interval([group.log_ratio for group in groups])
+    interval = ratio_interval(groups)
     if interval is None:
         return False
     is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
@@ -217,7 +250,7 @@ def is_far_behind(groups: Sequence[TimedGroup], best_speedup: float) -> bool:
         group.candidate_wait_share > POLICY.max_calm_wait_share for group in groups
     ):
         return False
-    interval = median_interval([group.log_ratio for group in groups])
+    interval = ratio_interval(groups)
     if interval is None:
         return False
     low, high = interval
@@ -231,37 +264,3 @@ def is_look(groups: int) -> bool:
     while look < groups:
         look = math.ceil(look * POLICY.look_growth)
     return look == groups
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return a 95 % interval of the median of what `values` are drawn from.
-
-    From six values on it is the sign interval: order statistics, for any distribution.  Fewer
-    values are taken to be normal.  One value has no interval.
-    """
-    count = len(values)
-    if count < 2:
-        return None
-    if count in STUDENT_T_95:
-        middle = sum(values) / count
-        deviation = math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1))
-        reach = STUDENT_T_95[count] * deviation / math.sqrt(count)
-        return middle - reach, middle + reach
-    rank = _sign_rank(count)
-    ranked = sorted(values)
-    return ranked[rank - 1], ranked[count - rank]
-
-
-def _sign_rank(count: int) -> int:
-    """Return the largest k such that the k-th smallest and k-th largest value hold 95 %."""
-    tail, rank = 0.0, 0
-    while True:
-        tail += math.exp(
-            math.lgamma(count + 1)
-            - math.lgamma(rank + 1)
-            - math.lgamma(count - rank + 1)
-            - count * math.log(2)
-        )
-        if tail > 0.025:
-            return max(rank, 1)
-        rank += 1

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGE_BYTES = 4096
+from actors.evaluator.ipc.layout_checks import PAGE_BYTES
+
 REFERENCED_ALONE = "1"  # what the kernel is to forget
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.installation import VERSION
-from actors.supervisor.cli.option_readers import nonempty_word, positive_number
+from actors.supervisor.cli.option_readers import nonempty_word, path_name, positive_number
 from actors.supervisor.cli.setting_options import OPTIONS, PREFIX, HelpSection
 
 COMMAND = typed_command()
@@ -203,13 +203,16 @@ def _add_task_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--task",
         action="append",
-        type=Path,
+        type=path_name,
         default=[],
         metavar="FILE",
         help="a module in KernelBench's format; may be given several times",
     )
     group.add_argument(
-        "--shapes", type=Path, metavar="FILE", help="the task's cases (default: NAME.cases.toml)"
+        "--shapes",
+        type=path_name,
+        metavar="FILE",
+        help="the task's cases (default: NAME.cases.toml)",
     )
     group.add_argument(
         "--dtype",
@@ -223,19 +226,25 @@ def _add_task_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--import-path",
         action="append",
+        type=nonempty_word,
         metavar="DIR",
         help="a folder with a package that the tasks import; candidates can read it",
     )
 
 
 def _add_run_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder")
     group.add_argument(
-        "--run-dir", type=Path, metavar="DIR", help="the run's folder (default: runs/TASK-TIME)"
+        "--resume", type=path_name, metavar="DIR", help="continue the run in this folder"
+    )
+    group.add_argument(
+        "--run-dir",
+        type=path_name,
+        metavar="DIR",
+        help="the run's folder (default: runs/TASK-TIME)",
     )
     group.add_argument(
         "--references",
-        type=Path,
+        type=path_name,
         metavar="RUN",
         help="take the references that another run has measured on the same kind of device",
     )
@@ -258,7 +267,10 @@ def _add_run_arguments(group: argparse._ArgumentGroup) -> None:
 
 def _add_joining_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--join", metavar="TICKET", help="lend this machine to the run that made the ticket"
+        "--join",
+        type=nonempty_word,
+        metavar="TICKET",
+        help="lend this machine to the run that made the ticket",
     )
     group.add_argument(
         "--max-wait",
@@ -271,7 +283,10 @@ def _add_joining_arguments(group: argparse._ArgumentGroup) -> None:
 def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--json", action="store_true", help="print result.json alone on stdout")
     group.add_argument(
-        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+        "--metrics",
+        type=nonempty_word,
+        metavar="HOST:PORT",
+        help="serve figures for Prometheus at /metrics",
     )
     group.add_argument(
         "--watch", action="store_true", help="show the run as a page; its address is printed"

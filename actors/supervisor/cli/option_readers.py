@@ -81,6 +81,13 @@ def nonempty_word(text: str) -> str:
     return text.strip()
 
 
+def path_name(text: str) -> Path:
+    """Read the path of a file or folder; an empty text would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got nothing")
+    return Path(text)
+
+
 def price_file(text: str) -> dict[str, object]:
     """Read a file of prices, in the form of `protocol/prices.toml`."""
     path = Path(text)

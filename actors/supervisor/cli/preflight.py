@@ -29,7 +29,7 @@ from actors.cli import UsageError
 from actors.commands import typed_command
 from actors.import_paths import ImportPathError, checked_import_paths
 from actors.supervisor.processes.environment import child_environment
-from actors.supervisor.reporting import run_folder_integrity
+from actors.supervisor.reporting.run_data import run_folder_integrity
 from actors.task_cases import TaskCasesError, TaskOptions, read_options
 from actors.task_imports import TaskImportError, task_imports
 from protocol.api_key import api_key_variable

@@ -5,6 +5,8 @@ This file also chooses the model, says why, looks up its price, and refuses what
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +42,7 @@ from protocol.values import AGENT_ROLES, BACKEND_OF, Role
 DEFAULT_CLAUDE_MODEL = "claude-sonnet-4-6"
 ATTEMPTS_AHEAD = 3  # expansions in flight for each card
 MAX_OPEN_TASKS = 4  # open tasks for each evaluator, while models think
+UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(\w+)`")  # msgspec's words
 # Settings of one run only: not inherited from a stark.toml that was copied from it.
 NOT_INHERITED = ("tasks", "model_reason")
 # A resumed run may have other processes, budget and limits, but stays the same search.
@@ -285,7 +288,34 @@ def _convert(raw: dict[str, Any], what: str) -> Settings:
     try:
         return msgspec.convert(raw, Settings)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{what}: {error}") from error
+        raise UsageError(f"{what}: {_reason(error)}") from error
+
+
+def _reason(error: msgspec.ValidationError) -> str:
+    """Return what is wrong with a table of settings; of an unknown name, which was meant."""
+    unknown = UNKNOWN_FIELD.match(str(error))
+    if unknown is None:
+        return str(error)
+    name, tables = unknown[1], _table_of_fields()
+    near = difflib.get_close_matches(name, tables, n=1, cutoff=flags.MIN_SIMILARITY)
+    if not near:
+        return f"{name} is not a setting"
+    table = tables[near[0]]
+    where = f"in the table [{table}]" if table else "above all tables"
+    if near[0] == name:
+        return f"the setting {name} belongs {where}"
+    return f"{name} is not a setting: did you mean {near[0]} {where}?"
+
+
+def _table_of_fields() -> dict[str, str]:
+    """Return the table of `stark.toml` that each setting is in; "" above the tables."""
+    tables: dict[str, str] = {}
+    for field in msgspec.structs.fields(Settings):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            inner = msgspec.structs.fields(field.type)
+            tables |= {setting.name: field.name for setting in inner}
+        tables[field.name] = ""
+    return tables
 
 
 def _set(raw: dict[str, Any], field: str, value: object) -> None:

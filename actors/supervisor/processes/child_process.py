@@ -52,7 +52,7 @@ def output_file(run_dir: Path, slot: str) -> Path:
 
 
 def start_child(spec: ChildSpec, run_dir: Path) -> ChildProcess:
-    """Start one process in a session of its own, in the run directory."""
+    """Start one process in a session of its own, in the run folder."""
     incarnation = secrets.token_hex(8)
     child_end, lifeline = os.pipe()
     try:

@@ -136,7 +136,7 @@ def worker_specs(
 
 
 def _module(package: str, *arguments: str) -> tuple[str, ...]:
-    # -P: the run directory, in which children work, must never be searched for modules.
+    # -P: the run folder, in which children work, must never be searched for modules.
     return (
         sys.executable,
         "-P",

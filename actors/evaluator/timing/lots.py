@@ -1,0 +1,30 @@
+"""What a lot decides in the timing of a block, so that no other program favours one side.
+
+A program that comes and goes at the pace of the groups, or that takes turns with the judge on a
+card, delays blocks by when they begin.  Where nothing of that is left to chance, it delays one side
+more than the other in all groups, and no number of groups shows it.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from actors.evaluator.timing.timing_policy import POLICY
+from actors.evaluator.timing.timing_statistics import HALVES, Side
+
+RANDOM = secrets.SystemRandom()
+
+
+def order() -> tuple[tuple[Side, Side], tuple[Side, Side]]:
+    """Return the order of a group: A B B A or B A A B."""
+    first, second = HALVES
+    return RANDOM.choice(((first, second), (second, first)))
+
+
+def pause_s(*, on_host: bool) -> float:
+    """Return the seconds before a block.
+
+    On a card what comes before a block ends when the card is idle: when another program's turn is
+    over.  So all blocks would begin at the same moment of its turns.
+    """
+    return POLICY.settle_s if on_host else RANDOM.uniform(0.0, POLICY.most_pause_s)

@@ -1,0 +1,1 @@
+"""The change feed of a run, which the page and the report show."""

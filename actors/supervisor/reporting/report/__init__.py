@@ -1,0 +1,1 @@
+"""report.html: its tables, its chart, and the page inside it."""

@@ -1,0 +1,1 @@
+"""A run while it goes on: plain lines, the live view, Prometheus text."""

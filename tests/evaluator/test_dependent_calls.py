@@ -1,0 +1,138 @@
+"""Calls of a block are computed one after the other: each as fast where it needs the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+import special_corpora
+from evaluator_samples import LIMITS
+
+from actors.evaluator.judge import Judge
+from actors.evaluator.sandbox.child_failures import Accusation
+from actors.evaluator.timing.dependent_calls import DependentCalls
+from actors.evaluator.timing.net_time import TimedWindow
+from protocol.values import Outcome, Task, Verdict
+
+TRIES = 3  # a look may say nothing on a busy machine
+PATIENT = msgspec.structs.replace(LIMITS, import_s=20.0, check_s=20.0, time_s=1.5)
+
+
+@pytest.fixture(scope="module")
+def thorough_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge with time for some looks."""
+    with closing(Judge("cpu", PATIENT, tmp_path_factory.mktemp("scratch") / "judge")) as made:
+        yield made
+
+
+def judged(judge: Judge, name: str) -> Verdict:
+    """Return the verdict of a candidate of the corpus."""
+    task = Task(name="recurrence", source=special_corpora.task_source("recurrence"))
+    path = special_corpora.CORPORA / "recurrence" / f"{name}.py"
+    verdict = judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    return verdict
+
+
+def test_calls_that_are_computed_in_windows_are_rejected(thorough_judge: Judge) -> None:
+    """All outputs are right, and replaced inputs show nothing: the windows are small."""
+    for _try in range(TRIES):
+        verdict = judged(thorough_judge, "hostile/computed_in_windows")
+        if verdict.verdict is Outcome.REJECTED:
+            break
+    assert verdict.verdict is Outcome.REJECTED, verdict
+    assert "computes calls of a block together" in verdict.reason
+
+
+def test_calls_that_are_made_one_after_the_other_are_correct(thorough_judge: Judge) -> None:
+    """Each is as fast where its inputs follow from the output before."""
+    verdict = judged(thorough_judge, "honest/plain")
+    assert verdict.is_correct, verdict
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_the_referee_decides_inputs_as_the_runner_does(
+    torch: ModuleType, *, is_whole: bool
+) -> None:
+    """All outputs of a call decide, whatever their dtypes and strides, and few bits do."""
+    from actors.evaluator.children import dependent_inputs
+    from actors.evaluator.children.tensors import tensor_bytes
+    from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, offsets, slot_bytes
+
+    draws = [[torch.randn(50, 3), torch.randint(0, 9, (7,))] for _draw in range(2)]
+    layout = tensor_bytes.layout_of(draws[0])
+    raws = [[tensor_bytes.flat_bytes(each) for each in draw] for draw in draws]
+    slots = torch.zeros(4, slot_bytes(layout), dtype=torch.uint8)
+    for row, drawn in zip((1, 3), raws, strict=True):
+        for begin, raw in zip(offsets(layout, SLOT_ALIGNMENT), drawn, strict=False):
+            slots[row, begin : begin + raw.numel()] = raw
+    seen = set()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        output = [
+            torch.randn(6, 4).T,
+            torch.randn(3) > 0,
+            torch.randn(2, dtype=torch.cfloat).conj(),
+        ]
+        filled = slots.clone()
+        dependent_inputs.DependentInputs(filled.view(-1), 2, is_whole=is_whole).choose(1, output)
+        copied = [each.resolve_conj().contiguous() for each in output]
+        chosen = dependent_inputs.chosen(layout, raws, copied, is_whole=is_whole)
+        begins = offsets(layout, SLOT_ALIGNMENT)
+        for begin, raw in zip(begins, chosen, strict=False):
+            assert torch.equal(filled[1, begin : begin + raw.numel()], raw)
+        seen.add(bytes(filled[1].tolist()))
+    assert len(seen) == (2 if is_whole else 20)
+
+
+class Blocks:
+    """Blocks of a machine that needs these microseconds a call, and two to decide inputs."""
+
+    def __init__(self, plain_us: float, dependent_us: Iterator[float]) -> None:
+        self.dependent_calls, self.tried = 64, set[Accusation]()
+        self._plain_us, self._dependent_us = plain_us, dependent_us
+
+    def dependent_block(self, _side: str, calls: int, *, is_empty: bool = False) -> float:
+        """Return the seconds of a block."""
+        return calls * (2.0 if is_empty else 2.0 + next(self._dependent_us)) / 1e6
+
+    def timed_block(self, _side: str, calls: int) -> TimedWindow:
+        """Return the window of a block."""
+        return TimedWindow(block_s=calls * self._plain_us / 1e6, hand_over_s=0.0)
+
+
+class AccusedError(Exception):
+    """The candidate is accused."""
+
+
+class StrictSides:
+    """Sides that tolerate nothing."""
+
+    def accuse(self, _accusation: Accusation, reason: str) -> None:
+        """Raise."""
+        raise AccusedError(reason)
+
+
+@pytest.mark.parametrize(
+    ("plain_us", "dependent_us", "is_accused"),
+    [
+        (10.0, [0, 11.0], False),
+        (10.0, [0, 50.0, 50.0, 12.0], False),  # it stood still twice
+        (10.0, [0, 50.0, 50.0, 50.0], True),
+        (60.0, [0, 50.0], False),  # the machine is slower than it was
+    ],
+)
+def test_only_calls_that_are_slower_in_each_block_accuse(
+    plain_us: float, dependent_us: list[float], *, is_accused: bool
+) -> None:
+    """A block that is held up says nothing; nor does one on a machine that is slower now."""
+    blocks: Any = Blocks(plain_us, iter(dependent_us))
+    sides: Any = StrictSides()
+    calls = DependentCalls(blocks, sides, on_host=True)
+    with pytest.raises(AccusedError) if is_accused else nullcontext():
+        calls.require_as_fast(100, 10e-6)
+    assert (Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried) is not is_accused
