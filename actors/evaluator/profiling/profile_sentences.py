@@ -1,4 +1,4 @@
-"""Reads a profile into six to ten sentences with numbers, by fixed rules.  Pure.
+"""Reads a profile into four to ten sentences with numbers, by fixed rules.  Pure.
 
 Each rule looks at some metrics and returns a sentence or None: where nothing is known, nothing is
 said.  The last sentence is the bound that the numbers show (`kernel_bound`).  The sentences are
@@ -32,6 +32,8 @@ DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 MIN_TOLD_WAVES = 0.05  # fewer are told as idle multiprocessors
 MIN_STALL_SHARE = 0.05  # of the waiting: shorter waits are not named beside the longest
 TAIL_WAVES = 8.0  # in more waves the last one matters little
+IDLE_PIPES = ("memory", "latency")  # bounds that say of the pipes what there is to say
+FULL = 0.9  # of the multiprocessors: a grid that keeps as many busy, without a tail, is not told
 ALL_BUSY = 0.97  # of the multiprocessors: below it figures where blocks run are said to be such
 
 Rule = Callable[[MeasuredKernel, MeasuredCall, ProfileContext], Sentence | None]
@@ -100,7 +102,8 @@ def _compute(
 ) -> Sentence | None:
     pipes = list(kernel.metrics.pipes.items())
     issue = kernel.metrics.share(ncu_metrics.ISSUE_SHARE)
-    if not pipes or issue is None:
+    bound = bound_of(kernel.metrics, context.copy_gb_s)
+    if not pipes or issue is None or (bound is not None and bound.kind in IDLE_PIPES):
         return None
     told = [f"{name} {share:.0%}" for name, share in pipes[:3] if share >= 0.005]
     tensor = dict(pipes).get("tensor cores")
@@ -156,6 +159,9 @@ def _grid(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -
     if busy is not None and not (count and grid < count):
         text += f"; on average {busy:.0%} of the multiprocessors have a block"
         text += f"; without the tail {1 - busy:.0%} less time at best" if has_tail else ""
+    is_full = waves >= 1 and busy is not None and busy >= FULL and not has_tail
+    if is_full and not (count and grid < count):
+        return None
     used = ncu_metrics.GRID, ncu_metrics.BLOCK, ncu_metrics.WAVES, ncu_metrics.SM_ACTIVE
     return Sentence(text=f"{text}.", metrics=used)
 

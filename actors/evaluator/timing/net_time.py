@@ -13,6 +13,7 @@ from collections import deque
 from statistics import median
 
 from actors.evaluator.timing.timing_policy import POLICY
+from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Value
 
 LEAST_US = 1e-3  # what a block less an empty one never goes below
@@ -122,3 +123,49 @@ class ReferenceBlocks:
             max(longest_s, empty_s + single_s) + more_s,
             empty_s + usual_s + POLICY.usual_hand_over_noise_s + more_s,
         )
+
+
+class BlockTimes:
+    """What the last blocks of a benchmark took, with and without calls."""
+
+    def __init__(self, *, on_host: bool) -> None:
+        self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
+        self._reference = ReferenceBlocks(
+            POLICY.least_clocked_calls if on_host else POLICY.gpu_least_clocked_calls
+        )
+        self._candidate: deque[TimedWindow] = deque(maxlen=POLICY.reference_blocks)
+
+    def has_empty(self, calls: int) -> bool:
+        """Whether it is known what a block of so many calls takes without them."""
+        return calls in self._empty
+
+    def add_empty(self, window: TimedWindow, calls: int) -> None:
+        """Add an empty block, which handed over as many outputs."""
+        self._empty.setdefault(calls, EmptyBlocks()).add(window)
+
+    def add(self, side: Side, window: TimedWindow, calls: int) -> None:
+        """Add a block of a side.
+
+        The reference's say what blocks take besides their calls, the candidate's how long its
+        hand-overs usually are.
+        """
+        if side == "reference":
+            self._reference.add(window, calls, self._empty[calls])
+        else:
+            self._candidate.append(window)
+
+    def forget_candidate(self) -> None:
+        """Forget the candidate's blocks: its next ones have another number of calls."""
+        self._candidate.clear()
+
+    @property
+    def candidate_block_s(self) -> float:
+        """What the quickest of the candidate's last blocks took."""
+        return min(window.block_s for window in self._candidate)
+
+    def net_us(self, side: Side, window: TimedWindow, calls: int) -> float:
+        """Return the microseconds of each of the calls in a window."""
+        usual_s = 0.0
+        if side == "candidate":
+            usual_s = median(each.hand_over_s for each in self._candidate)
+        return self._empty[calls].net_us(window, calls, self._reference, usual_s)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 
@@ -22,7 +21,7 @@ from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import lots, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
-from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
+from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
 from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
@@ -74,13 +73,7 @@ class PairedBenchmark:
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
-        self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
-        self._reference_blocks = ReferenceBlocks(  # what they take besides their calls
-            POLICY.least_clocked_calls if self._on_host else POLICY.gpu_least_clocked_calls
-        )
-        # Of the candidate's last blocks.
-        self._hand_overs_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
-        self._blocks_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
+        self._block_times = BlockTimes(on_host=self._on_host)
         self._is_long = False  # a call of a side: it needs no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -152,6 +145,19 @@ class PairedBenchmark:
         # Calls have prepared what they need, also for each input's place (CUDA graphs).
         self._sides.limit_orders()
         others = OtherPrograms() if self._on_host else None
+        self._why = self._time_groups(on_group)
+        self._other_programs = None if others is None else others.share()
+        is_quiet = other_programs.is_quiet(self._other_programs)
+        timed = timing_statistics.timing_of(self.groups, is_quiet=is_quiet)
+        if timed.median_us < self._floor_us:
+            self._sides.accuse(
+                Accusation.BELOW_FLOOR,
+                f"{timed.median_us:.4g} µs a call is less than moving its outputs can take",
+            )
+        return timed
+
+    def _time_groups(self, on_group: Callable[[int], None]) -> str:
+        """Time groups, with looks at what the candidate does, until enough is known; say why."""
         began, replanned = time.monotonic(), 0
         self.groups = []
         while not timing_statistics.is_enough(
@@ -163,8 +169,7 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                self._hand_overs_s.clear()  # of other numbers of calls
-                self._blocks_s.clear()
+                self._block_times.forget_candidate()
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead()
@@ -173,19 +178,9 @@ class PairedBenchmark:
             on_group(len(self.groups))
         self._look_at_other_kinds()  # a candidate can't know that this is the end
         if time.monotonic() - began >= self._time_s:
-            self._why = f"the time was up ({self._time_s:g} s)"
-        else:
-            is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
-            self._why = "narrow interval" if is_narrow else "its rank is clear"
-        self._other_programs = None if others is None else others.share()
-        is_quiet = other_programs.is_quiet(self._other_programs)
-        timed = timing_statistics.timing_of(self.groups, is_quiet=is_quiet)
-        if timed.median_us < self._floor_us:
-            self._sides.accuse(
-                Accusation.BELOW_FLOOR,
-                f"{timed.median_us:.4g} µs a call is less than moving its outputs can take",
-            )
-        return timed
+            return f"the time was up ({self._time_s:g} s)"
+        is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
+        return "narrow interval" if is_narrow else "its rank is clear"
 
     def _look_for_reading_ahead(self) -> None:
         """After some groups, find out whether the candidate reads inputs in their call."""
@@ -200,7 +195,7 @@ class PairedBenchmark:
             with self._stages.stage("reading ahead"):
                 self._transfer.require_reads_at_their_turn(
                     calls,
-                    (usual_s, min(self._blocks_s)),
+                    (usual_s, self._block_times.candidate_block_s),
                     POLICY.suspected_tries if self._is_suspected else tries,
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
@@ -239,33 +234,25 @@ class PairedBenchmark:
             self._prepare()
             until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
             while not self._is_long:
-                self._reference_block()
-                self._candidate_block()
+                for side in SIDES:
+                    self._block(side)
                 if time.monotonic() >= until:
                     break
 
-    def _reference_block(self) -> TimedWindow:
-        """Time a block of the reference; it says what blocks take besides their calls, too."""
-        calls = self._block_size.calls("reference")
-        window = self._transfer.timed_block("reference", calls)
-        self._reference_blocks.add(window, calls, self._empty[calls])
-        return window
-
-    def _candidate_block(self) -> TimedWindow:
-        """Time a block of the candidate; note what its hand-overs usually take, too."""
-        window = self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
-        self._hand_overs_s.append(window.hand_over_s)
-        self._blocks_s.append(window.block_s)
+    def _block(self, side: Side) -> TimedWindow:
+        """Time a block of a side; it also says what its next blocks are compared with."""
+        calls = self._block_size.calls(side)
+        window = self._transfer.timed_block(side, calls)
+        self._block_times.add(side, window, calls)
         return window
 
     def _prepare(self) -> None:
         """Make slots for the planned blocks; measure what these take without calls."""
         self._transfer.prepare(self._block_size.largest)
         for calls in {self._block_size.calls(side) for side in SIDES}:
-            if calls not in self._empty:
-                self._empty[calls] = EmptyBlocks()
+            if not self._block_times.has_empty(calls):
                 for _block in range(POLICY.empty_blocks):
-                    self._empty[calls].add(self._transfer.empty_block(calls))
+                    self._block_times.add_empty(self._transfer.empty_block(calls), calls)
 
     def _group(self) -> TimedGroup:
         """Time one group A B B A."""
@@ -273,18 +260,14 @@ class PairedBenchmark:
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
         for half in lots.order():
             for side in half:
-                is_reference = side == "reference"
-                windows[side].append(
-                    self._reference_block() if is_reference else self._candidate_block()
-                )
+                windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
-        self._empty[number].add(self._transfer.empty_block(number))
+        self._block_times.add_empty(self._transfer.empty_block(number), number)
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
-        usual_s = {"reference": 0.0, "candidate": median(self._hand_overs_s)}
         net_us = {
-            side: [self._net_us(each, calls[side], usual_s[side]) for each in windows[side]]
+            side: [self._block_times.net_us(side, each, calls[side]) for each in windows[side]]
             for side in SIDES
         }
         waits = {side: _wait_share(windows[side]) for side in SIDES}
@@ -295,9 +278,6 @@ class PairedBenchmark:
             candidate_wait_share=waits["candidate"],
             is_throttled=self.reading is not None and bool(self.reading.throttled),
         )
-
-    def _net_us(self, window: TimedWindow, calls: int, usual_hand_over_s: float = 0.0) -> float:
-        return self._empty[calls].net_us(window, calls, self._reference_blocks, usual_hand_over_s)
 
     def alone_us(self, beside_us: float) -> float:
         """Return what the reference takes once the candidate is gone: the slowest of some blocks.
@@ -318,7 +298,8 @@ class PairedBenchmark:
             and len(blocks_us) < POLICY.max_alone_blocks
             and time.monotonic() - began < POLICY.alone_s
         ):
-            blocks_us.append(self._net_us(self._reference_block(), calls))
+            window = self._block("reference")
+            blocks_us.append(self._block_times.net_us("reference", window, calls))
         return blocks_us
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
@@ -28,6 +29,15 @@ class CandidateProcess(Value, frozen=True, kw_only=True):
 
     runner: ChildClient[FromRunner]
     freezer: ProcessFreezer
+
+
+class ClockReadings(NamedTuple):
+    """The clock in a timed window: at its begin, at the answer, and at its end."""
+
+    began: float
+    block_ended: float
+    ended: float
+    worked_s: float  # of this thread meanwhile
 
 
 class CandidateFaultError(Exception):
@@ -151,31 +161,50 @@ class Sides:
             self._send(side, before or block)
             freezer.boost_priority()
             waited_s = self._waited_s(freezer)
-            with self._woken(freezer):
-                worked_s, began = time.thread_time(), time.perf_counter()
-                freezer.thaw()
-            try:
-                meanwhile(began)
-                done, block_ended, answer = self._answers(side, block, hand_over, before)
-            finally:
-                # On a card the search for processes that started meanwhile can wait: they need
-                # longer than that to use the card at all.
-                freezer.send_stop() if self._on_host else freezer.stop_known()
-            ended, worked_until_s = self._await_rest(freezer)
+            read, done, answer = self._clocked(side, block, hand_over, before, meanwhile)
             # Not for this thread, which comes before a thread of the side on one processor.
-            waited_s = self._waited_s(freezer) - waited_s - (worked_until_s - worked_s)
+            waited_s = self._waited_s(freezer) - waited_s - read.worked_s
             freezer.snapshot_cpu()
-        self._last_block_s[side, block.calls, block.is_empty] = block_ended - began
+        self._last_block_s[side, block.calls, block.is_empty] = read.block_ended - read.began
         told_s = done.call_s if isinstance(done, CallsReturned) else 0.0
         if side == "candidate":
             self.told_call_s.append(told_s)
         # A candidate is not believed what its calls took.
         return TimedWindow(
-            block_s=block_ended - began,
-            hand_over_s=ended - block_ended,
+            block_s=read.block_ended - read.began,
+            hand_over_s=read.ended - read.block_ended,
             waited_s=max(0.0, waited_s),
             call_s=told_s if side == "reference" else 0.0,
         ), answer
+
+    def _clocked(
+        self,
+        side: Side,
+        block: CallRepeatedly,
+        hand_over: tuple[Order, list[int]],
+        before: Order | None,
+        meanwhile: Callable[[float], None],
+    ) -> tuple[ClockReadings, FromRunner, FromRunner]:
+        """Thaw a side until it is frozen again; return the clock's readings and both answers."""
+        freezer = self._freezer_of(side)
+        with self._woken(freezer):
+            worked_s, began = time.thread_time(), time.perf_counter()
+            freezer.thaw()
+        try:
+            meanwhile(began)
+            done, block_ended, answer = self._answers(side, block, hand_over, before)
+        finally:
+            # On a card the search for processes that started meanwhile can wait: they need longer
+            # than that to use the card at all.
+            freezer.send_stop() if self._on_host else freezer.stop_known()
+        ended, worked_until_s = self._await_rest(freezer)
+        read = ClockReadings(
+            began=began,
+            block_ended=block_ended,
+            ended=ended,
+            worked_s=worked_until_s - worked_s,
+        )
+        return read, done, answer
 
     def _answers(
         self,
