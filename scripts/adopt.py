@@ -48,16 +48,7 @@ def _parser() -> OneLineParser:
     take.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that look wrote")
     _add_choice(take)
     _add_time(take)
-    fit = stages.add_parser("fit", help="make a package that puts winners into the model")
-    fit.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that take wrote")
-    fit.add_argument(
-        "--run", type=Path, action="append", default=[], metavar="RUN",
-        help="a run with winners, finished or not; may be repeated (default: runs/ in FOLDER)",
-    )  # fmt: skip
-    fit.add_argument(
-        "--winner", type=_winner, action="append", default=[], metavar="TASK=FILE",
-        help="a winner's file for a task; may be repeated",
-    )  # fmt: skip
+    _add_fit(stages.add_parser("fit", help="make a package that puts winners into the model"))
     check = stages.add_parser("check", help="measure what the winners bring to the whole model")
     check.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that fit wrote")
     _add_check(check)
@@ -67,6 +58,23 @@ def _parser() -> OneLineParser:
     _add_choice(whole)
     _add_check(whole)
     _add_time(whole, 60.0)
+    _add_runs(whole)
+    return parser
+
+
+def _add_fit(fit: argparse.ArgumentParser) -> None:
+    fit.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that take wrote")
+    fit.add_argument(
+        "--run", type=Path, action="append", default=[], metavar="RUN",
+        help="a run with winners, finished or not; may be repeated (default: runs/ in FOLDER)",
+    )  # fmt: skip
+    fit.add_argument(
+        "--winner", type=_winner, action="append", default=[], metavar="TASK=FILE",
+        help="a winner's file for a task; may be repeated",
+    )  # fmt: skip
+
+
+def _add_runs(whole: argparse.ArgumentParser) -> None:
     whole.add_argument(
         "--budget", type=_count, default=60, metavar="N",
         help="attempts for all tasks together, by what each has left to win (default: 60)",
@@ -79,7 +87,6 @@ def _parser() -> OneLineParser:
         "--supervisor", default="", metavar="FLAGS",
         help="other flags for the runs of the tasks, such as '--max-cost 5'",
     )  # fmt: skip
-    return parser
 
 
 def _add_time(parser: argparse.ArgumentParser, minutes: float | None = None) -> None:

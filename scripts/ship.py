@@ -56,6 +56,18 @@ def _parser() -> OneLineParser:
     )
     words = parser.add_subparsers(dest="word", required=True, metavar="WORD")
     package = words.add_parser("package", help="make a package; the word itself may be left out")
+    _add_package(package)
+    check = words.add_parser("check", help="install a package by itself and run its battery")
+    check.add_argument("folder", type=Path, metavar="DIR", help="a package, or a wheel of one")
+    check.add_argument("--device", choices=("cpu", "cuda"), help="default: the kernels' own")
+    _add_wheel(words.add_parser("wheel", help="build a wheel of a package, in its folder `wheels`"))
+    hub = words.add_parser("hub", help="write a package as a repository for kernel-builder")
+    hub.add_argument("folder", type=Path, metavar="DIR", help="a package")
+    hub.add_argument("--out", type=Path, metavar="DIR", help="(default: DIR-hub)")
+    return parser
+
+
+def _add_package(package: argparse.ArgumentParser) -> None:
     package.add_argument("run", type=Path, metavar="RUN", help="a run, an adopted model, a best.py")
     package.add_argument(
         "--name", metavar="NAME", help="of the distribution, such as fused-gelu (default: the task)"
@@ -73,10 +85,9 @@ def _parser() -> OneLineParser:
     package.add_argument(
         "--license", default="", metavar="SPDX", help="of the package, such as MIT (default: none)"
     )
-    check = words.add_parser("check", help="install a package by itself and run its battery")
-    check.add_argument("folder", type=Path, metavar="DIR", help="a package, or a wheel of one")
-    check.add_argument("--device", choices=("cpu", "cuda"), help="default: the kernels' own")
-    wheel = words.add_parser("wheel", help="build a wheel of a package, in its folder `wheels`")
+
+
+def _add_wheel(wheel: argparse.ArgumentParser) -> None:
     wheel.add_argument("folder", type=Path, metavar="DIR", help="a package")
     wheel.add_argument(
         "--abi", choices=("jit", "limited", "stable"), default="jit",
@@ -87,10 +98,6 @@ def _parser() -> OneLineParser:
         "--cpu", choices=("native", "v2", "v3", "v4"), default="v3",
         help="processors that a compiled wheel is for, as levels of x86-64 (default: v3, AVX2)",
     )  # fmt: skip
-    hub = words.add_parser("hub", help="write a package as a repository for kernel-builder")
-    hub.add_argument("folder", type=Path, metavar="DIR", help="a package")
-    hub.add_argument("--out", type=Path, metavar="DIR", help="(default: DIR-hub)")
-    return parser
 
 
 def _number(text: str) -> int:

@@ -128,9 +128,9 @@ class _CaptureRecorder:
     def __init__(self, name: str, kinds: Mapping[CallKind, int], writer: CaptureWriter) -> None:
         self.sets: list[CaptureSet] = []
         self._name = name
-        self._kinds = list(kinds.items())
+        self._kinds = kinds
         self._writer = writer
-        self._counts: Counter[tuple[int, str]] = Counter()  # (kind, site) -> recorded
+        self._counts: Counter[tuple[CallKind, str]] = Counter()  # (kind, site) -> recorded
         self._open: list[Callable[[Any], None] | None] = []
 
     def attach(self, path: str, module: torch.nn.Module, sites: int) -> list[Any]:
@@ -157,18 +157,12 @@ class _CaptureRecorder:
     ) -> Callable[[Any], None] | None:
         """Keep the inputs, if this call is to be recorded; return what takes the output."""
         kind = call_kind(module, args, kwargs)
-        known = [number for number, (each, _) in enumerate(self._kinds) if each == kind]
-        if not known:
-            return None
-        place, most = (known[0], path), self._kinds[known[0]][1]
-        recorded = sum(n for (number, _), n in self._counts.items() if number == place[0])
-        # Different modules have different weights.
-        if recorded >= most or self._counts[place] >= -(-most // sites):
+        if not self._has_share_left(kind, path, sites):
             return None
         size = sum(tensor.nbytes for tensor in tensors_of((args, kwargs)))
         if not self._writer.has_room(size):
             return None
-        self._counts[place] += 1
+        self._counts[kind, path] += 1
         wanted = tuple(tensor.requires_grad for tensor in tensors_of((args, kwargs)))
         content = {"args": _copied(args), "kwargs": _copied(kwargs)}
         before = _Effects(module, (args, kwargs))
@@ -193,6 +187,12 @@ class _CaptureRecorder:
             )
 
         return finish
+
+    def _has_share_left(self, kind: CallKind, path: str, sites: int) -> bool:
+        """Whether a call is to be recorded; all modules have a part, for their weights differ."""
+        most = self._kinds.get(kind, 0)
+        recorded = sum(count for (each, _), count in self._counts.items() if each == kind)
+        return recorded < most and self._counts[kind, path] < -(-most // sites)
 
 
 class _Effects:

@@ -380,9 +380,8 @@ class _CheckStage:
         self._state.restore()
         clock = working_seconds if self._device.type == "cpu" else time.perf_counter
         began = clock()
-        with recorded_calls(
-            self._model, {site: [site] for site in task.sites}, self._device
-        ) as calls:
+        sites = {site: [site] for site in task.sites}
+        with recorded_calls(self._model, sites, self._device) as calls:
             self._run()
             synchronize(self._device)
         pass_us = (clock() - began) * 1e6

@@ -44,41 +44,26 @@ def task_text(
     attributes = _attributes(graph.state.values())
     lines = _state_lines(graph, module, attributes)
     names = _name_nodes(graph, attributes)
-    body = [f"        {names[node]} = {operation_text(node)}" for node in graph.nodes]
-    results: list[str] = []
-    outputs = []
-    for leaf in graph.outputs:
-        if leaf is None:
-            outputs.append(-1)
-            continue
-        text = leaf.meta["text"]
-        if text not in results:
-            results.append(text)
-        outputs.append(results.index(text))
-    if not results:
-        raise UntranslatableError("it returns no tensor")
-    drawn = [draw_text(tensors[number]) for _, number in graph.inputs]
-    if wanted:
-        drawn = [
-            f"({text}).requires_grad_()" if wanted[number] else text
-            for text, (_, number) in zip(drawn, graph.inputs, strict=True)
-        ]
-    arguments = ", ".join(f"{_local(name)}" for name, _ in graph.inputs)
+    body = "\n".join(f"        {names[node]} = {operation_text(node)}" for node in graph.nodes)
+    results, outputs = _results(graph)
     source = _FILE.format(
         about=about,
         state="\n".join(lines),
         mode="" if module.training else "        self.eval()\n",
-        arguments=arguments,
-        body="\n".join(body),
+        arguments=", ".join(_local(name) for name, _ in graph.inputs),
+        body=body,
         result=", ".join(results),
-        inputs="".join(f"        {each},\n" for each in drawn),
+        inputs="".join(
+            f"        {_input(tensors[number], bool(wanted) and wanted[number])},\n"
+            for _, number in graph.inputs
+        ),
     )
     return TaskText(
         source=source,
         inputs=tuple(number for _, number in graph.inputs),
         state={attributes[path]: path for path in graph.state.values()},
-        outputs=tuple(outputs),
-        forward="\n".join(body),
+        outputs=outputs,
+        forward=body,
     )
 
 
@@ -107,6 +92,21 @@ def get_inputs():
 def get_init_inputs():
     return []
 '''
+
+
+def _results(graph: ModuleGraph) -> tuple[list[str], tuple[int, ...]]:
+    """Return the names that the forward returns, each once, and for each leaf which one it is."""
+    leaves = [None if leaf is None else str(leaf.meta["text"]) for leaf in graph.outputs]
+    results = list(dict.fromkeys(leaf for leaf in leaves if leaf is not None))
+    if not results:
+        raise UntranslatableError("it returns no tensor")
+    return results, tuple(-1 if leaf is None else results.index(leaf) for leaf in leaves)
+
+
+def _input(tensor: torch.Tensor, is_wanted: bool) -> str:
+    """Return the expression that draws an input; `is_wanted`: its gradient is."""
+    text = draw_text(tensor)
+    return f"({text}).requires_grad_()" if is_wanted else text
 
 
 def _attributes(paths: Iterable[str]) -> dict[str, str]:

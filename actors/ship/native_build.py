@@ -145,32 +145,11 @@ class _RungError(Exception):
 
 
 def _build(request: Request, digest: str, rung: Rung, target: Target, place: Path) -> Library:
+    """Build a request on one rung in the folder `place`; raise _RungError where it can't be."""
     namespace = f"stark_native_{digest}"
-    sources = _sources(request, rung, namespace)
-    (place / "lib").mkdir(parents=True)
-    for file, text in sources.items():
-        (place / file).write_text(text, encoding="utf-8")
-    includes = [str(HEADERS / rung)] if rung != "python" else []
-    if rung == "stable":
-        _write_forwarding_headers(place / "include")
-        includes.insert(0, str(place / "include"))
     name = re.sub(r"\W", "_", f"{request.name}_{digest}")
     cflags, cpu = portable(request.extra_cflags or [], target.cpu)
-    card = ["-DUSE_CUDA"] if request.is_cuda else []  # declares what the stable ABI has for it
-    spec = {
-        "name": name,
-        "sources": [file for file in sources if file.endswith((".cpp", ".cu"))],
-        "include_dirs": includes + (request.extra_include_paths or []),
-        "cxx": [*card, *cflags],
-        "nvcc": [*card, *(request.extra_cuda_cflags or [])],
-        # torch loads libraries into one scope: two versions have functions of the same names.
-        "link": ["-Wl,-Bsymbolic", *(request.extra_ldflags or [])],
-        "cuda": request.is_cuda,
-        "agnostic": rung != "python",
-        "out": "lib",
-    }
-    (place / "spec.json").write_bytes(msgspec.json.encode(spec))
-    shutil.copyfile(SCRIPT, place / SCRIPT.name)
+    _write_job(request, rung, place, name, namespace, cflags)
     _compile(place, target.capabilities if request.is_cuda else ())
     found = next((place / "lib").rglob("*.so"), None)
     if found is None:
@@ -190,6 +169,35 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
         namespace=namespace if operators else "",
         functions=tuple(request.names) if operators else (),
     )
+
+
+def _write_job(
+    request: Request, rung: Rung, place: Path, name: str, namespace: str, cflags: Sequence[str]
+) -> None:
+    """Write what the compiling process reads: sources, headers, the script and its spec.json."""
+    sources = _sources(request, rung, namespace)
+    (place / "lib").mkdir(parents=True)
+    for file, text in sources.items():
+        (place / file).write_text(text, encoding="utf-8")
+    includes = [str(HEADERS / rung)] if rung != "python" else []
+    if rung == "stable":
+        _write_forwarding_headers(place / "include")
+        includes.insert(0, str(place / "include"))
+    card = ["-DUSE_CUDA"] if request.is_cuda else []  # declares what the stable ABI has for it
+    spec = {
+        "name": name,
+        "sources": [file for file in sources if file.endswith((".cpp", ".cu"))],
+        "include_dirs": includes + (request.extra_include_paths or []),
+        "cxx": [*card, *cflags],
+        "nvcc": [*card, *(request.extra_cuda_cflags or [])],
+        # torch loads libraries into one scope: two versions have functions of the same names.
+        "link": ["-Wl,-Bsymbolic", *(request.extra_ldflags or [])],
+        "cuda": request.is_cuda,
+        "agnostic": rung != "python",
+        "out": "lib",
+    }
+    (place / "spec.json").write_bytes(msgspec.json.encode(spec))
+    shutil.copyfile(SCRIPT, place / SCRIPT.name)
 
 
 def _sources(request: Request, rung: Rung, namespace: str) -> dict[str, str]:

@@ -98,11 +98,7 @@ def _tried(
     """
     scratch = write_new_folder(out, made.files)
     try:
-        again = battery_process.failed_names(before) if before else []
-        results = before
-        if results is None or again:
-            found = battery_process.run(scratch, made.module, _say, only=again)
-            results = battery_process.joined(before, found)
+        results = _battery_results(scratch, made.module, before)
         untried = {part: winner.untried for part, winner in made.parts.items()}
         limits = battery_process.limits_of(results, untried)
         if joined(held, limits) != held:
@@ -117,6 +113,21 @@ def _tried(
         place(scratch, out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    _say_placed(made, out, results)
+    return None, results
+
+
+def _battery_results(scratch: Path, module: str, before: BatteryResults | None) -> BatteryResults:
+    """Return the results of a package's battery: of all checks, or again of those that failed."""
+    again = battery_process.failed_names(before) if before else []
+    if before is not None and not again:
+        return before
+    found = battery_process.run(scratch, module, _say, only=again)
+    return battery_process.joined(before, found)
+
+
+def _say_placed(made: PackageFiles, out: Path, results: BatteryResults) -> None:
+    """Tell what the battery found, the package's limits, and where it is."""
     lines = battery_process.summary_lines(results)
     for part, uses in made.limits.items():
         if uses:
@@ -124,7 +135,6 @@ def _tried(
     if battery_process.is_untried(results):
         lines.append("untried: run the command again where the kernels' device is")
     _say(*lines, f"{out}: {made.name} {made.version}, imported as {made.module}")
-    return None, results
 
 
 def _check(path: Path, device: str | None) -> int:

@@ -55,23 +55,7 @@ def _misfit(value, spec, name, loose=False):
     """
     kind = spec[0]
     if kind == "tensor":
-        _, dtype, shape, stride, device = spec
-        if type(value) is not _torch.Tensor and type(value) is not _torch.nn.Parameter:
-            return f"{name} is a {type(value).__name__}, the kernels take a Tensor"
-        if value.layout is not _torch.strided:
-            return f"{name} is {value.layout}, the kernels take a dense tensor"
-        if value.shape != shape:
-            return f"{name} has {_shown('shape', value.shape)}, the kernels take {list(shape)}"
-        if value.dtype is not dtype:
-            return f"{name} is {value.dtype}, the kernels take {dtype}"
-        if loose:
-            return ""
-        if value.device.type != device:
-            return f"{name} is on {value.device.type}, the kernels take {device}"
-        if not value.is_contiguous() if stride is None else value.stride() != stride:
-            held = _shown("strides", value.stride())
-            return f"{name} has {held}, the kernels take {stride or 'contiguous'}"
-        return ""
+        return _tensor_misfit(value, spec, name, loose)
     if kind == "plain":
         if type(value) is not type(spec[1]) or (value != spec[1] and spec[1] == spec[1]):
             return f"{name} is {value!r}, the kernels were made for {spec[1]!r}"
@@ -90,6 +74,27 @@ def _misfit(value, spec, name, loose=False):
         reason = _misfit(item, inner, f"{name}[{number}]", loose)
         if reason:
             return reason
+    return ""
+
+
+def _tensor_misfit(value, spec, name, loose):
+    """Return why `value` is not like a judged tensor; "" when it is."""
+    _, dtype, shape, stride, device = spec
+    if type(value) is not _torch.Tensor and type(value) is not _torch.nn.Parameter:
+        return f"{name} is a {type(value).__name__}, the kernels take a Tensor"
+    if value.layout is not _torch.strided:
+        return f"{name} is {value.layout}, the kernels take a dense tensor"
+    if value.shape != shape:
+        return f"{name} has {_shown('shape', value.shape)}, the kernels take {list(shape)}"
+    if value.dtype is not dtype:
+        return f"{name} is {value.dtype}, the kernels take {dtype}"
+    if loose:
+        return ""
+    if value.device.type != device:
+        return f"{name} is on {value.device.type}, the kernels take {device}"
+    if not value.is_contiguous() if stride is None else value.stride() != stride:
+        held = _shown("strides", value.stride())
+        return f"{name} has {held}, the kernels take {stride or 'contiguous'}"
     return ""
 
 
