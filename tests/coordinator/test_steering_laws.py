@@ -6,7 +6,7 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 from test_decision_replay import rebuilt
@@ -101,6 +101,9 @@ def steered_run(
     in_flight=st.sampled_from([1, 3]),
     crash_at=st.frozensets(st.integers(1, 50), max_size=4),
 )
+# A person rejects the node that is being confirmed, and the coordinator is killed.
+@example(seed=2329, in_flight=3, crash_at=frozenset({32}))
+@example(seed=2425, in_flight=1, crash_at=frozenset({32}))
 @settings(max_examples=60)
 def test_a_steered_run_has_no_differences(
     policy: str, seed: int, in_flight: int, crash_at: frozenset[int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.evaluator.fastbuild.headers.declared_names import names_declared_by
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.flag_set import FlagSet, canonical
 from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of, needs_headers
@@ -153,3 +154,26 @@ def test_cuda_headers_are_prepared_only_for_a_gpu() -> None:
 def test_a_build_without_torchs_headers_needs_no_toolkit(text: str, needs: bool) -> None:
     """Such a build takes two seconds with or without a toolkit; a toolkit takes half a minute."""
     assert needs == needs_headers(text)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "template <int N> __device__ float of() { return N; }",
+        "__global__ void of(const float* x) {}",
+        "__global__ __launch_bounds__(256) void of(float* x) {}",
+        "static __device__ __forceinline__ float of(float x) { return x; }",
+        "__global__ void k(const float* __restrict__ of, int n) {}",
+        "__shared__ float of[32];",
+        "std::vector<int64_t> of(torch::Tensor x);",
+    ],
+)
+def test_a_candidates_own_names_are_its_own_in_device_code_too(code: str) -> None:
+    """torch has a name `of`, too: an error beside a kernel was left to torch for two minutes."""
+    assert "of" in names_declared_by(code)
+
+
+@pytest.mark.parametrize("code", ["return of(x);", "auto y = x.of(1);", "y = a > b ? of(c) : d;"])
+def test_a_name_that_is_only_used_is_not_the_candidates_own(code: str) -> None:
+    """It may be declared by torch's full headers alone."""
+    assert "of" not in names_declared_by(code)

@@ -133,7 +133,9 @@ class DecisionReplay:
                 offers = [*offers, *self._steer(step.event)]
                 continue
             if self._unhandled is not None:
-                offers = self._confirm_pending()
+                # Without a confirmation a restarted coordinator decided what follows: a person had
+                # rejected the node meanwhile.
+                offers = self._confirm_pending() or self._restore_search()
             if step.stage in OPENING_STAGES:
                 self._search.budget = step.number
                 offers = self._restore_search()
@@ -163,11 +165,14 @@ class DecisionReplay:
         return AttemptEnded(node.number, node.score, node.kernel, node.gives_up_on)
 
     def _confirm_pending(self) -> list[Instruction]:
-        """Take in the recorded confirmation of the node that was chosen for one."""
+        """Take in the recorded confirmation of the node that was chosen for one.
+
+        Return what follows: at least one instruction, and none where nothing was confirmed.
+        """
         number, self._unhandled = self._unhandled, None
         node = self._node_by_number.get(-1 if number is None else number)
         if node is None or node.confirmation is None:
-            return []  # the run was stopped before
+            return []  # the run was stopped before, or its coordinator killed
         self._confirmed[node.number] = node.confirmation
         self._second_looks += 1
         return self._handle(node.confirmation)

@@ -22,10 +22,14 @@ _VARIABLE = re.compile(
 _ENUMERATORS = re.compile(r"\benum\b[^;{}()]*\{([^}]*)\}")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
+_QUALIFIERS = (
+    r"(?:(?:const|static|constexpr|unsigned|extern|inline|volatile|__launch_bounds__\s*\([^()]*\)"
+    r"|__(?:device|host|global|shared|constant|forceinline|noinline|restrict|inline)__"
+    r"|__restrict)\s+)*"
+)
 _OWN = re.compile(
-    r"(?:^|[(,;{}<])\s*(?:(?:const|static|constexpr|unsigned|extern|inline|volatile)\s+)*"
-    r"(?P<type>[A-Za-z_][\w:]*)(?:<[^;(){}]*>)?(?:\s*[&*]+\s*|\s+)"
-    r"(?:(?:const|__restrict__|__restrict)\s+)*(?P<name>[A-Za-z_]\w*)\s*(?=[=;,){\[:(])",
+    rf"(?:^|[(,;{{}}<>])\s*{_QUALIFIERS}(?P<type>[A-Za-z_][\w:]*)(?:<[^;(){{}}]*>)?"
+    rf"(?:\s*[&*]+\s*|\s+){_QUALIFIERS}(?P<name>[A-Za-z_]\w*)\s*(?=[=;,){{\[:(])",
     re.MULTILINE,
 )
 _NO_TYPE = frozenset(
