@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from actors.adopt.call_layouts import CallKind, call_kind
-from actors.adopt.device_time import alone_device_us
+from actors.adopt.device_time import kernels_us
 from actors.adopt.fitted_states import DroppedError
 from actors.adopt.look import Look
 
@@ -69,7 +69,7 @@ def call_cost(call: Callable[[], object]) -> CallCost:
         for _ in range(CALLS):
             call()
         least = min(least, time.perf_counter() - begun)
-    return CallCost(least / CALLS * 1e6, alone_device_us([call]))
+    return CallCost(least / CALLS * 1e6, kernels_us(call))
 
 
 def cost_words(before: CallCost, after: CallCost, look: Look) -> str:

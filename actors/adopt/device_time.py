@@ -45,6 +45,21 @@ def alone_device_us(calls: Sequence[Callable[[], object]]) -> float:
     return _mean_us(profiler)
 
 
+def kernels_us(call: Callable[[], object]) -> float:
+    """Return the time of all kernels of a call, also where no operation of torch launches them.
+
+    The profiler knows the range of an operation's kernels only; here nothing else runs.
+    """
+    for _ in range(WARM_UPS):
+        call()
+    with _profiled() as profiler:
+        for _ in range(ALONE_ROUNDS):
+            call()
+        torch.cuda.synchronize()
+    events = (each for each in profiler.events() or () if each.device_type == DeviceType.CUDA)
+    return sum(float(each.time_range.elapsed_us()) for each in events) / ALONE_ROUNDS
+
+
 def _profiled() -> Any:
     return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True)
 
