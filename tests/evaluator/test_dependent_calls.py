@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from types import ModuleType
@@ -16,6 +17,7 @@ from actors.evaluator.judge import Judge
 from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.net_time import TimedWindow
+from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Outcome, Task, Verdict
 
 TRIES = 3  # a look may say nothing on a busy machine
@@ -92,17 +94,25 @@ def test_the_referee_decides_inputs_as_the_runner_does(
 class Blocks:
     """Blocks of a machine that needs these microseconds a call, and two to decide inputs."""
 
-    def __init__(self, plain_us: float, dependent_us: Iterator[float]) -> None:
+    def __init__(
+        self, plain_us: float, dependent_us: Iterator[float], reference_us: float = 10.0
+    ) -> None:
+        """`reference_us`: of the reference's calls one after the other; else they take ten."""
         self.dependent_calls, self.tried = 64, set[Accusation]()
         self._plain_us, self._dependent_us = plain_us, dependent_us
+        self._reference_us = reference_us
 
-    def dependent_block(self, _side: str, calls: int, *, is_empty: bool = False) -> float:
+    def dependent_block(self, side: str, calls: int, *, is_empty: bool = False) -> float:
         """Return the seconds of a block."""
-        return calls * (2.0 if is_empty else 2.0 + next(self._dependent_us)) / 1e6
+        if is_empty:
+            return calls * 2.0 / 1e6
+        taken_us = next(self._dependent_us) if side == "candidate" else self._reference_us
+        return calls * (2.0 + taken_us) / 1e6
 
-    def timed_block(self, _side: str, calls: int) -> TimedWindow:
+    def timed_block(self, side: str, calls: int) -> TimedWindow:
         """Return the window of a block."""
-        return TimedWindow(block_s=calls * self._plain_us / 1e6, hand_over_s=0.0)
+        taken_us = self._plain_us if side == "candidate" else 10.0
+        return TimedWindow(block_s=calls * taken_us / 1e6, hand_over_s=0.0)
 
 
 class AccusedError(Exception):
@@ -122,7 +132,7 @@ class StrictSides:
     [
         (10.0, [0, 11.0], False),
         (10.0, [0, 50.0, 50.0, 12.0], False),  # it stood still twice
-        (10.0, [0, 50.0, 50.0, 50.0], True),
+        (10.0, [0, *[50.0] * POLICY.dependent_tries], True),
         (60.0, [0, 50.0], False),  # the machine is slower than it was
     ],
 )
@@ -136,3 +146,11 @@ def test_only_calls_that_are_slower_in_each_block_accuse(
     with pytest.raises(AccusedError) if is_accused else nullcontext():
         calls.require_as_fast(100, 10e-6)
     assert (Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried) is not is_accused
+
+
+def test_a_machine_that_slows_the_reference_too_accuses_nobody() -> None:
+    """Beside other programs an honest module was rejected: all its blocks were held up."""
+    blocks: Any = Blocks(10.0, itertools.repeat(50.0), reference_us=40.0)
+    sides: Any = StrictSides()
+    DependentCalls(blocks, sides, on_host=True).require_as_fast(100, 10e-6)
+    assert not blocks.tried

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from actors.evaluator.timing import intervals, lots, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
+from actors.evaluator.timing.net_time import (
+    BlockTimes,
+    EmptyBlocks,
+    ReferenceBlocks,
+    TimedWindow,
+)
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import TimedGroup
+from actors.evaluator.timing.timing_statistics import SIDES, TimedGroup
 from protocol.values import MAX_SHOWN_GROUPS
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
@@ -413,6 +418,23 @@ def test_one_late_hand_over_is_chance_and_most_are_not() -> None:
     late = TimedWindow(block_s=0.021, hand_over_s=0.002)
     assert empty_blocks().net_us(late, 20, besides, 0.001) == pytest.approx(1000.0)
     assert empty_blocks().net_us(late, 20, besides, 0.002) > 1000.0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.001, 0.1), st.floats(0, 0.02)), min_size=1, max_size=12),
+    st.integers(1, 2048),
+)
+def test_the_same_blocks_are_the_same_time_on_both_sides(
+    blocks: list[tuple[float, float]], calls: int
+) -> None:
+    """Long hand-overs beside another program were on the candidate's figure alone."""
+    times = BlockTimes(on_host=False)
+    times.add_empty(TimedWindow(block_s=0.001, hand_over_s=0.001), calls)
+    for block_s, hand_over_s in blocks:
+        window = TimedWindow(block_s=block_s, hand_over_s=hand_over_s)
+        for side in SIDES:
+            times.add(side, window, calls)
+        assert times.net_us("reference", window, calls) == times.net_us("candidate", window, calls)
 
 
 def test_a_candidate_is_not_asked_what_its_calls_take() -> None:

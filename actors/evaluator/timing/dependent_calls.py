@@ -8,10 +8,13 @@ steps is as fast for sixty-four inputs as for one.  In a block whose inputs foll
 
 from __future__ import annotations
 
+from statistics import median
+
 from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.sides import Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
 from actors.evaluator.timing.timing_policy import POLICY
+from actors.evaluator.timing.timing_statistics import Side
 
 
 class DependentCalls:
@@ -31,9 +34,8 @@ class DependentCalls:
         count = min(calls, self._transfer.dependent_calls)
         if count < 2:  # one that decides, and one that is decided
             return
-        besides_s = self._besides(count)
         for _try in range(POLICY.dependent_tries):
-            call_s = (self._transfer.dependent_block("candidate", count) - besides_s) / count
+            call_s = self._dependent_call_s("candidate", count)
             if call_s > POLICY.dependent_ratio * usual_s:
                 # The machine may be slower now than it was.
                 usual_s = max(
@@ -42,11 +44,22 @@ class DependentCalls:
             if call_s <= POLICY.dependent_ratio * usual_s:
                 self._transfer.tried.add(Accusation.CALLS_COMPUTED_TOGETHER)
                 return
+            if self._is_reference_slower(count):
+                return
         self._sides.accuse(
             Accusation.CALLS_COMPUTED_TOGETHER,
             f"a call takes {usual_s * 1e6:.4g} µs, but {call_s * 1e6:.4g} µs where its inputs "
             "follow from the output of the call before: it computes calls of a block together",
         )
+
+    def _dependent_call_s(self, side: Side, count: int) -> float:
+        besides_s = self._besides(count)
+        return (self._transfer.dependent_block(side, count) - besides_s) / count
+
+    def _is_reference_slower(self, count: int) -> bool:
+        """Whether the machine is at fault: the task's own calls take longer in turn, too."""
+        usual_s = self._transfer.timed_block("reference", count).whole_s / count
+        return self._dependent_call_s("reference", count) > POLICY.dependent_ratio * usual_s
 
     def _besides(self, count: int) -> float:
         """Return what a block takes besides its calls.
@@ -56,7 +69,7 @@ class DependentCalls:
         """
         if count not in self._besides_s:
             self._transfer.dependent_block("candidate", count)  # it may prepare what it needs
-            self._besides_s[count] = min(
+            self._besides_s[count] = median(
                 self._transfer.dependent_block("reference", count, is_empty=True)
                 for _block in range(POLICY.empty_dependent_blocks)
             )

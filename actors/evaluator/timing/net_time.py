@@ -13,7 +13,7 @@ from collections import deque
 from statistics import median
 
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Side
+from actors.evaluator.timing.timing_statistics import SIDES, Side
 from protocol.values import Value
 
 LEAST_US = 1e-3  # what a block less an empty one never goes below
@@ -133,7 +133,9 @@ class BlockTimes:
         self._reference = ReferenceBlocks(
             POLICY.least_clocked_calls if on_host else POLICY.gpu_least_clocked_calls
         )
-        self._candidate: deque[TimedWindow] = deque(maxlen=POLICY.reference_blocks)
+        self._last: dict[Side, deque[TimedWindow]] = {
+            side: deque(maxlen=POLICY.reference_blocks) for side in SIDES
+        }
 
     def has_empty(self, calls: int) -> bool:
         """Whether it is known what a block of so many calls takes without them."""
@@ -144,28 +146,27 @@ class BlockTimes:
         self._empty.setdefault(calls, EmptyBlocks()).add(window)
 
     def add(self, side: Side, window: TimedWindow, calls: int) -> None:
-        """Add a block of a side.
-
-        The reference's say what blocks take besides their calls, the candidate's how long its
-        hand-overs usually are.
-        """
+        """Add a block of a side; the reference's say what blocks take besides their calls."""
+        self._last[side].append(window)
         if side == "reference":
             self._reference.add(window, calls, self._empty[calls])
-        else:
-            self._candidate.append(window)
 
-    def forget_candidate(self) -> None:
-        """Forget the candidate's blocks: its next ones have another number of calls."""
-        self._candidate.clear()
+    def forget(self, side: Side) -> None:
+        """Forget a side's blocks: its next ones have other calls, or no candidate beside them."""
+        self._last[side].clear()
 
     @property
     def candidate_block_s(self) -> float:
         """What the quickest of the candidate's last blocks took."""
-        return min(window.block_s for window in self._candidate)
+        return min(window.block_s for window in self._last["candidate"])
 
     def net_us(self, side: Side, window: TimedWindow, calls: int) -> float:
-        """Return the microseconds of each of the calls in a window."""
-        usual_s = 0.0
-        if side == "candidate":
-            usual_s = median(each.hand_over_s for each in self._candidate)
+        """Return the microseconds of each of the calls in a window.
+
+        Both sides by the same rule: beside another program on a card hand-overs of both end
+        milliseconds later, and on the candidate's figure alone that made modules 0.8 times as fast
+        as themselves.  Work that a candidate leaves on the card delays the reference's, but not
+        when it is timed alone.
+        """
+        usual_s = median(each.hand_over_s for each in self._last[side])
         return self._empty[calls].net_us(window, calls, self._reference, usual_s)

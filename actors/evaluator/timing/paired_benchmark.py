@@ -169,7 +169,7 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                self._block_times.forget_candidate()
+                self._block_times.forget("candidate")
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead()
@@ -290,6 +290,7 @@ class PairedBenchmark:
 
     def _alone_us(self, beside_us: float) -> list[float]:
         blocks_us: list[float] = []
+        self._block_times.forget("reference")
         self._prepare()
         calls = self._block_size.calls("reference")
         began = time.monotonic()

@@ -183,9 +183,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Bytes of a call's inputs, at most: of larger ones the memory decides what a call takes.
     dependent_bytes: int = 1 << 24
     # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
-    # one after the other, accuse it.
+    # one after the other, accuse it, unless it is so of the reference's.
     dependent_ratio: float = 1.5
-    dependent_tries: int = 3
+    dependent_tries: int = 6
     # Blocks without calls that say what deciding takes.
     empty_dependent_blocks: int = 5
 
