@@ -55,7 +55,9 @@ void load_image(const long* arguments) {
       map(lowest, STACK_BYTES, PROT_READ | PROT_WRITE, empty, -1, 0);
     }
     const bool is_stored = region.protection & PROT_READ;
-    map(region.address, region.bytes, region.protection, is_stored ? 0 : empty,
+    // A parser reads and writes nearly all of its memory: one call costs less than 200,000 faults.
+    const int stored = region.protection & PROT_WRITE ? MAP_POPULATE : 0;
+    map(region.address, region.bytes, region.protection, is_stored ? stored : empty,
         is_stored ? file : -1, region.offset);
   }
   call(SYS_close, file);
