@@ -33,7 +33,7 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX
 
-MOST_HALVES = 24  # in one toolkit: 18 GB
+MOST_HALVES = 8  # in one toolkit: 6 GB
 _WRITTEN_FILE = "written.cpp"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
