@@ -45,16 +45,17 @@ def chosen(
     is_whole: bool,
 ) -> list[torch.Tensor]:
     """Return the bytes of each tensor of a call's inputs, of those of its two slots."""
-    first, second = (_slot_of(layout, raws).view(PARTS, -1) for raws in draws)
-    factors = _factors(first.device, is_whole=is_whole)
+    device = next(raw.device for raw in draws[0] if raw.numel())
+    first, second = (_slot_of(layout, raws, device).view(PARTS, -1) for raws in draws)
+    factors = _factors(device, is_whole=is_whole)
     mixed = torch.where(_is_second(before, factors), second, first)
     flat = mixed.view(-1).view(torch.uint8)
     begins = offsets(layout, SLOT_ALIGNMENT)
     return [flat[at : at + raw.numel()] for at, raw in zip(begins, draws[0], strict=False)]
 
 
-def _slot_of(layout: Layout, raws: Sequence[torch.Tensor]) -> torch.Tensor:
-    slot = torch.zeros(slot_bytes(layout), dtype=torch.uint8, device=raws[0].device)
+def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
+    slot = torch.zeros(slot_bytes(layout), dtype=torch.uint8, device=device)
     for begin, raw in zip(offsets(layout, SLOT_ALIGNMENT), raws, strict=False):
         slot[begin : begin + raw.numel()] = raw
     return slot.view(WORD)

@@ -52,8 +52,8 @@ def state_floors(
     It is compared with the module's own, which is not exact: on a card convolutions of float32 are
     done in TF32 unless a task forbids it.  So what is right may be off by eager's own error and
     `ERROR_FACTOR` times that, measured against float64, or without TF32 where there is none.
-    What passes in one tensor passes in all of its dtype: a fused kernel rounds elsewhere, and
-    means of what a normalisation has scaled keep none of the errors before it.
+    Up to TF32's error, what passes in one tensor passes in all of its dtype: a fused kernel rounds
+    elsewhere, and means of what a normalisation has scaled keep none of the errors before it.
     `floor`: the error that the user allows.
     """
     if not names:
@@ -69,11 +69,12 @@ def state_floors(
     # A module may fail in its second call in another precision: then the usual error passes.
     except Exception:  # noqa: BLE001
         return {}
-    most: dict[torch.dtype, float] = {}
-    for name in names:
-        here = correctness.floor_beside_eager(eager[name], exact[name])
-        most[eager[name].dtype] = max(floor, here, most.get(eager[name].dtype, 0.0))
-    return {name: most[eager[name].dtype] for name in names}
+    own = {name: correctness.floor_beside_eager(eager[name], exact[name]) for name in names}
+    shared: dict[torch.dtype, float] = {}
+    for name, here in own.items():
+        least = min(here, correctness.PRECISIONS["tf32"])
+        shared[eager[name].dtype] = max(floor, least, shared.get(eager[name].dtype, 0.0))
+    return {name: max(here, shared[eager[name].dtype]) for name, here in own.items()}
 
 
 def _after_calls(

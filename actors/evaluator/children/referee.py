@@ -31,7 +31,7 @@ from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
-from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
+from actors.evaluator.ipc.layout_checks import Nest, tensor_leaves
 from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
@@ -97,7 +97,6 @@ class Referee:
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
-        self._timed_outputs: Layout
         self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
@@ -211,7 +210,6 @@ class Referee:
         task.state_floors = module_updates.state_floors(
             task, updated.keys, inputs, order.seed, self._floor
         )
-        self._timed_outputs = tensor_bytes.layout_of(outputs)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
@@ -219,7 +217,7 @@ class Referee:
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
             inputs=layout,
-            outputs=self._timed_outputs,
+            outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
             is_repeated=is_repeated,
             updated=updated,
@@ -288,9 +286,8 @@ class Referee:
         return SlotDrawn(draw=self._drawn, is_changed=is_changed)
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
-        before = tensor_bytes.value_of(
-            self._timed_outputs, self._stashed[order.stashed], self.device
-        )
+        output = Nest(kind="list", items=order.tensors)
+        before = tensor_bytes.value_of(output, self._stashed[0], self.device)
         self._drawn += 1
         inputs = self._timing_memory.dependent_draw(order, before)
         self._rounds[self._drawn] = ReferenceRound(inputs)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from actors.evaluator.ipc.layout_checks import Layout, Nest
+from actors.evaluator.ipc.layout_checks import Layout, Leaf, Nest
 from actors.evaluator.ipc.orders import CallForm, Done, Exit, InputKind, Order, Ping
 from protocol.cases import TaskCase
 from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
@@ -200,11 +200,11 @@ class DrawFromSlot(Order, frozen=True, kw_only=True):
 
 
 class DrawDependent(Order, frozen=True, kw_only=True):
-    """Make a draw of what is in a slot once an output that was copied has decided it."""
+    """Make a draw of what is in a slot once the first output that was copied has decided it."""
 
     slot: int
     other: int  # slot that it is mixed with
-    stashed: int  # the output: the part copied before
+    tensors: tuple[Leaf, ...]  # of that output
     is_whole: bool = False
 
 

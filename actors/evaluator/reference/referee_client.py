@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from actors.evaluator.ipc import shared_memory
-from actors.evaluator.ipc.layout_checks import Layout, Nest, difference, total_bytes
+from actors.evaluator.ipc.layout_checks import (
+    Layout,
+    Nest,
+    difference,
+    tensor_leaves,
+    total_bytes,
+)
 from actors.evaluator.ipc.orders import CandidateRaised, InputKind, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
@@ -172,9 +178,14 @@ class RefereeClient:
             self._calls_before[drawn.draw] = slot
         return drawn
 
-    def draw_dependent(self, slot: int, other: int, stashed: int, *, is_whole: bool) -> int:
-        """Make a draw of a slot as an output that was copied decides it; return its number."""
-        order = DrawDependent(slot=slot, other=other, stashed=stashed, is_whole=is_whole)
+    def draw_dependent(self, slots: tuple[int, int], before: Layout, *, is_whole: bool) -> int:
+        """Make a draw of the first of two slots as an output decides it; return its number.
+
+        `before`: the layout of that output, the first of those that were copied.
+        """
+        order = DrawDependent(
+            slot=slots[0], other=slots[1], tensors=tuple(tensor_leaves(before)), is_whole=is_whole
+        )
         drawn, _carried = self._ask(order)
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)

@@ -8,6 +8,7 @@ steps is as fast for sixty-four inputs as for one.  In a block whose inputs foll
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
 
 from actors.evaluator.sandbox.child_failures import Accusation
@@ -20,59 +21,53 @@ from actors.evaluator.timing.timing_statistics import Side
 class DependentCalls:
     """The blocks of one candidate whose inputs follow from outputs."""
 
-    def __init__(self, transfer: SlotTransfer, sides: Sides, *, on_host: bool) -> None:
-        self._on_host = on_host
+    def __init__(self, transfer: SlotTransfer, sides: Sides) -> None:
         self._transfer = transfer
         self._sides = sides
-        self._besides_s: dict[int, float] = {}  # what a block takes besides its calls, by these
+        self._is_warm = False  # both sides have prepared what such a block needs
 
-    def require_as_fast(self, calls: int, usual_s: float) -> None:
+    def require_as_fast(self, calls: int, usual_s: Mapping[Side, float]) -> None:
         """Accuse the candidate if its calls take longer one after the other.
 
-        `calls`: of its usual blocks; `usual_s`: what each takes there.
+        `calls`: of its usual blocks; `usual_s`: what a call of each side takes in usual blocks.
+        Nothing is said where the reference's own calls take longer, too: that is the machine.
         """
         count = min(calls, self._transfer.dependent_calls)
         if count < 2:  # one that decides, and one that is decided
             return
+        deciding_s = self._deciding_s(count)
+        longest_s = {side: POLICY.dependent_ratio * usual_s[side] for side in usual_s}
+        call_s = 0.0
         for _try in range(POLICY.dependent_tries):
-            call_s = self._dependent_call_s("candidate", count)
-            if call_s > POLICY.dependent_ratio * usual_s:
-                # The machine may be slower now than it was.
-                usual_s = max(
-                    usual_s, self._transfer.timed_block("candidate", calls).whole_s / calls
-                )
-            if call_s <= POLICY.dependent_ratio * usual_s:
-                self._transfer.tried.add(Accusation.CALLS_COMPUTED_TOGETHER)
+            call_s = self._call_s("candidate", count, deciding_s)
+            if call_s <= longest_s["candidate"]:
+                if call_s > 0:  # else deciding takes longer than a call, and hides it
+                    self._transfer.tried.add(Accusation.CALLS_COMPUTED_TOGETHER)
                 return
-            if self._is_reference_slower(count):
+            if self._call_s("reference", count, deciding_s) > longest_s["reference"]:
                 return
         self._sides.accuse(
             Accusation.CALLS_COMPUTED_TOGETHER,
-            f"a call takes {usual_s * 1e6:.4g} µs, but {call_s * 1e6:.4g} µs where its inputs "
-            "follow from the output of the call before: it computes calls of a block together",
+            f"a call takes {usual_s['candidate'] * 1e6:.4g} µs, but {call_s * 1e6:.4g} µs where "
+            "its inputs follow from the output of the call before: it computes calls of a block "
+            "together",
         )
 
-    def _dependent_call_s(self, side: Side, count: int) -> float:
-        besides_s = self._besides(count)
-        return (self._transfer.dependent_block(side, count) - besides_s) / count
+    def _call_s(self, side: Side, count: int, deciding_s: float) -> float:
+        """Return what a call takes at least, less what deciding its inputs takes.
 
-    def _is_reference_slower(self, count: int) -> bool:
-        """Whether the machine is at fault: the task's own calls take longer in turn, too."""
-        usual_s = self._transfer.timed_block("reference", count).whole_s / count
-        return self._dependent_call_s("reference", count) > POLICY.dependent_ratio * usual_s
-
-    def _besides(self, count: int) -> float:
-        """Return what a block takes besides its calls.
-
-        That is what a block of the reference takes that only decides inputs.  A call that waits for
-        the card has it twice: the launches, and the card's own work.
+        That counts twice: on a card a call may wait for the launches and for the card's own work,
+        and on a host both are slower in turn than each of them alone (caches).
         """
-        if count not in self._besides_s:
-            self._transfer.dependent_block("candidate", count)  # it may prepare what it needs
-            self._besides_s[count] = median(
-                self._transfer.dependent_block("reference", count, is_empty=True)
-                for _block in range(POLICY.empty_dependent_blocks)
-            )
-            if not self._on_host:
-                self._besides_s[count] *= 2
-        return self._besides_s[count]
+        return (self._transfer.dependent_block(side, count) - 2 * deciding_s) / count
+
+    def _deciding_s(self, count: int) -> float:
+        """Return what a block of the reference takes at this moment that only decides inputs."""
+        if not self._is_warm:
+            self._transfer.dependent_block("candidate", count)
+            self._transfer.dependent_block("reference", count, is_empty=True)
+            self._is_warm = True
+        return median(
+            self._transfer.dependent_block("reference", count, is_empty=True)
+            for _block in range(POLICY.empty_dependent_blocks)
+        )

@@ -67,7 +67,7 @@ class PairedBenchmark:
         self._on_host = fixture.on_host
         a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
-        self._dependent_calls = DependentCalls(self._transfer, self._sides, on_host=self._on_host)
+        self._dependent_calls = DependentCalls(self._transfer, self._sides)
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
@@ -169,7 +169,8 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                self._block_times.forget("candidate")
+                for side in SIDES:
+                    self._block_times.forget(side)
                 continue
             self.groups.append(group)
             self._look_for_reading_ahead()
@@ -200,8 +201,12 @@ class PairedBenchmark:
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
-                usual_us = median(us for group in self.groups for us in group.candidate)
-                self._dependent_calls.require_as_fast(calls, usual_us / 1e6)
+                usual_us: dict[Side, list[float]] = {
+                    "reference": [us for group in self.groups for us in group.reference],
+                    "candidate": [us for group in self.groups for us in group.candidate],
+                }
+                call_s = {side: median(times) / 1e6 for side, times in usual_us.items()}
+                self._dependent_calls.require_as_fast(calls, call_s)
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""

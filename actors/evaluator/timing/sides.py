@@ -73,7 +73,7 @@ class Sides:
         self._on_host = fixture.on_host
         # On a card one processor launches the calls of both sides.
         self.processor = None if self._on_host else clock_priority.quickest_processor()
-        self._last_block_s: dict[tuple[Side, int, bool], float] = {}
+        self._last_block_s: dict[tuple[Side, int, bool, type], float] = {}
         # What the candidate says that a call of each block took.  No verdict reads it: benchmarks
         # of honest kernels compare the judge with it.
         self.told_call_s: list[float] = []
@@ -165,7 +165,9 @@ class Sides:
             # Not for this thread, which comes before a thread of the side on one processor.
             waited_s = self._waited_s(freezer) - waited_s - read.worked_s
             freezer.snapshot_cpu()
-        self._last_block_s[side, block.calls, block.is_empty] = read.block_ended - read.began
+        self._last_block_s[side, block.calls, block.is_empty, type(block)] = (
+            read.block_ended - read.began
+        )
         told_s = done.call_s if isinstance(done, CallsReturned) else 0.0
         if side == "candidate":
             self.told_call_s.append(told_s)
@@ -263,7 +265,8 @@ class Sides:
         if not self._on_host:
             last_s = 0.0
             if block is not None:
-                last_s = self._last_block_s.get((side, block.calls, block.is_empty), 0.0)
+                key = (side, block.calls, block.is_empty, type(block))
+                last_s = self._last_block_s.get(key, 0.0)
             spin_after_s = int(POLICY.spin_after_share * last_s * 1000) / 1000
         answer = self._runner_of(side).receive_answer(
             self._order_limit_s, spin_after_s=spin_after_s

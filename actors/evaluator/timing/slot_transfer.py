@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from actors.evaluator.ipc.layout_checks import PAGE_BYTES, slot_bytes
+from actors.evaluator.ipc.layout_checks import PAGE_BYTES, slot_bytes, total_bytes
 from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.runner_orders import (
     CallDependent,
@@ -169,10 +169,12 @@ class SlotTransfer:
     def dependent_calls(self) -> int:
         """The most calls of a block whose inputs follow from outputs; 0: there is no such block."""
         facts = self._fixture.facts
-        is_large = slot_bytes(facts.inputs) > POLICY.dependent_bytes
-        if is_large or not facts.is_deterministic or any(facts.aliases) or self._copies_slots:
-            return 0
-        return min(self._count // 2, POLICY.dependent_calls)
+        on_host = self._fixture.on_host
+        most_bytes = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
+        sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
+        is_possible = facts.is_deterministic and not any(facts.aliases) and not self._copies_slots
+        is_small = min(sizes) > 0 and max(sizes) <= most_bytes
+        return min(self._count // 2, POLICY.dependent_calls) if is_possible and is_small else 0
 
     def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> float:
         """Return the seconds of a block in which each output decides the next call's inputs.

@@ -180,14 +180,16 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # Calls of a block in which each output decides the next call's inputs, at most.
     dependent_calls: int = 64
-    # Bytes of a call's inputs, at most: of larger ones the memory decides what a call takes.
-    dependent_bytes: int = 1 << 24
+    # Bytes of a call's inputs and of its outputs, at most: of larger ones the memory decides what a
+    # call takes, and on a host several threads would decide inputs.
+    dependent_bytes: int = 1 << 17
+    gpu_dependent_bytes: int = 1 << 24
     # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
     # one after the other, accuse it, unless it is so of the reference's.
     dependent_ratio: float = 1.5
     dependent_tries: int = 6
     # Blocks without calls that say what deciding takes.
-    empty_dependent_blocks: int = 5
+    empty_dependent_blocks: int = 3
 
     # --- inputs of other distributions --------------------------------------------------------
 
