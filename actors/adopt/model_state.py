@@ -20,12 +20,13 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 class KeptState:
-    """The tensors of a model and its batches; copies exist only where steps change some of them."""
+    """The tensors of a model, and those of its batches that steps change; copies only at need."""
 
     def __init__(self, model: torch.nn.Module, batches: Sequence[Batch] = ()) -> None:
         """Note the tensors' versions; `settle` decides after a first step."""
-        self._model, self._batches = model, batches
+        self._model = model
         self._versions = list(map(version_of, self._tensors()))
+        self._inputs = [(each, version_of(each)) for each in tensors_of(batches)]
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._gradients: list[tuple[torch.nn.Parameter, torch.Tensor | None]] = []
 
@@ -37,27 +38,45 @@ class KeptState:
     def settle(self) -> None:
         """Keep the values as they are now, if they or gradients have changed since construction."""
         changed = list(map(version_of, self._tensors())) != self._versions
+        changed |= any(version_of(each) != version for each, version in self._inputs)
         if changed or any(each.grad is not None for each in self._model.parameters()):
             self.keep()
 
     def keep(self) -> None:
         """Keep the values as they are now."""
-        self._kept = [(each, each.detach().clone()) for each in self._tensors()]
+        tensors = [*self._tensors(), *self._changed_inputs()]
+        self._kept = [(each, _without_repeats(each).clone()) for each in tensors]
         self._gradients = [(each, None) for each in self._model.parameters()]
         self.restore()
 
     def restore(self) -> None:
         """Give the tensors their kept values; the tensors themselves stay, gradients go."""
-        with torch.no_grad():
+        with torch.inference_mode():  # else its tensors can't be written to
             for tensor, values in self._kept:
-                tensor.copy_(values)
+                _without_repeats(tensor).copy_(values)
         for parameter, gradient in self._gradients:
             parameter.grad = gradient
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         yield from self._model.parameters()
         yield from self._model.buffers()
-        yield from tensors_of(self._batches)
+
+    def _changed_inputs(self) -> Iterator[torch.Tensor]:
+        """Yield the batches' tensors that steps have changed, or may have changed unnoticed."""
+        for each, version in self._inputs:
+            if each.is_inference() or version_of(each) != version:
+                yield each
+
+
+def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view with each element once: what `expand` repeats can't be written to."""
+    tensor = tensor.detach()
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return tensor
+    for dimension, stride in enumerate(tensor.stride()):
+        if not stride and tensor.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
 
 
 def repeatable(steps: Sequence[Callable[[], object]], state: KeptState) -> Callable[[], None]:

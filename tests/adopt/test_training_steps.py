@@ -86,6 +86,57 @@ def test_every_step_of_a_comparison_begins_with_the_same_values() -> None:
     assert (True, 1.0) == (found.is_right, pytest.approx(found.gradient_cosine))
 
 
+def _positions() -> torch.Tensor:
+    return torch.arange(4).expand(3, 4)
+
+
+def _of_inference_mode() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.arange(4)
+
+
+def _viewed_in_inference_mode() -> torch.Tensor:
+    base = torch.arange(8)
+    with torch.inference_mode():
+        return base[:4]
+
+
+@pytest.mark.parametrize("made", [_positions, _of_inference_mode, _viewed_in_inference_mode])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_trained_model_may_have_batches_that_copies_cannot_be_written_to(
+    made: Callable[[], torch.Tensor], *, is_changed: bool
+) -> None:
+    """Expanded positions and tensors of inference mode raised an error in every training step."""
+    given, layer = made(), torch.nn.Linear(4, 1)
+    state = KeptState(layer, [((given,), {})])
+
+    def step() -> None:
+        layer(torch.ones(4)).sum().backward()
+        with torch.inference_mode():
+            layer.weight.add_(1)
+            if is_changed:
+                given.as_strided((4,), (1,)).add_(1)
+
+    step()
+    state.settle()
+    before = given.clone(), layer.weight.detach().clone()
+    step()
+    state.restore()
+    assert all(map(torch.equal, before, (given, layer.weight)))
+    assert layer.weight.grad is None
+
+
+def test_batches_that_no_step_changes_are_not_copied() -> None:
+    """A training step changes the parameters; its batches may take gigabytes."""
+    layer, words = torch.nn.Linear(4, 1), torch.ones(3, 4)
+    state = KeptState(layer, [((words,), {})])
+    layer(words).sum().backward()
+    state.settle()
+    words.add_(1)
+    state.restore()
+    assert words.eq(2).all()
+
+
 @pytest.mark.parametrize(
     ("wrong", "place"),
     [

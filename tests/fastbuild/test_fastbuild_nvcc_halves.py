@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc import probe_build
+from actors.evaluator.fastbuild.nvcc.continued_half import LEAST_FREE, HalfInput
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     BuildContext,
     CudaCompilation,
     compile_cuda,
 )
-from actors.evaluator.fastbuild.nvcc.nvcc_preamble import anonymous_aliases
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
+    PreambleCache,
+    anonymous_aliases,
+    split_preamble,
+)
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
@@ -271,6 +278,54 @@ def test_a_device_half_with_thrust_gets_declarations_of_the_other_headers(
     assert not compiled.failed
     assert BODY not in input_of(notes, "cudafe++")
     assert BODY not in input_of(notes, "cicc")
+
+
+def test_a_disk_that_takes_no_images_takes_preambles(
+    build: Callable[..., tuple[CudaCompilation, str]], notes: Path, tmp_path: Path
+) -> None:
+    """The error of a full disk ended `--prepare`, and every build parsed the whole headers."""
+    (tmp_path / "toolkit").mkdir()
+    Toolkit(tmp_path / "toolkit").continued_folder.write_text("no folder can be made here")
+    build("int probe;\n", probe=True, added=("thrust/sort.h",))
+    compiled, _ = build("int mine;\n")
+
+    assert not compiled.failed
+    assert BODY not in input_of(notes, "cudafe++")
+    assert BODY not in input_of(notes, "cicc")
+
+
+def test_a_nearly_full_disk_gets_no_images(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two halves with thrust take 1.6 GB."""
+    (tmp_path / "toolkit").mkdir()
+    usage = shutil.disk_usage(tmp_path)._replace(free=LEAST_FREE - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    build("int probe;\n", probe=True, added=("thrust/sort.h",))
+    assert not Toolkit(tmp_path / "toolkit").continued_folder.exists()
+
+
+def test_a_preamble_is_stored_before_its_image_is_made(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An image takes long and may fail; it is made from the whole text."""
+    seen: dict[str, bool] = {}
+
+    def store(toolkit: Toolkit, given: HalfInput, *_: object) -> None:
+        cache, file = PreambleCache(toolkit), given.steps.output(given.half.text)
+        text = file.read_text()
+        parts = split_preamble(text)
+        assert parts is not None
+        found = cache.find(given.half, given.steps, parts[0], given.source)
+        seen[given.half.kind] = found is not None and BODY in text
+
+    monkeypatch.setattr(probe_build, "store_continued_half", store)
+    build("int probe;\n", probe=True, added=("thrust/sort.h",))
+    assert seen == {"host": True, "device": True}
 
 
 def test_kernels_of_thrust_are_optimised_on_all_processors(

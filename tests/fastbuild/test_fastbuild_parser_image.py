@@ -131,6 +131,15 @@ def test_a_file_that_is_no_image_is_not_used(
     assert broken.run(tmp_path, Deadline(60.0)) is None
 
 
+def test_an_image_on_a_disk_without_programs_is_not_used(
+    image: ParserImage, tmp_path: Path
+) -> None:
+    """A folder mounted with `noexec` refuses to run the loader."""
+    shutil.copytree(image.folder, tmp_path / "image")
+    (tmp_path / "image/image_loader").chmod(0o644)
+    assert ParserImage(tmp_path / "image").run(tmp_path, Deadline(60.0)) is None
+
+
 def test_a_parser_that_reads_otherwise_has_no_image(tmp_path: Path) -> None:
     """Its input is not seen, so that it can't be paused."""
     (tmp_path / "in").write_text(PREAMBLE)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Dea
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX
 
 MOST_HALVES = 8  # in one toolkit: 6 GB
+LEAST_FREE = 4 << 30  # bytes of the disk: halves are not stored on a fuller one
 _WRITTEN_FILE = "written.cpp"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
@@ -131,9 +134,21 @@ def store_continued_half(
 ) -> None:
     """Store the half of a probe, whose whole text has been written and parsed.
 
-    It is stored only if `is_same` finds the same output of the parser that goes on as before.
+    It is stored only if `is_same` finds the same output of the parser that goes on as before.  A
+    full disk, or one on which no program may run, has no stored halves: builds parse the headers.
     """
-    folder = _folder(toolkit, given)
+    with suppress(OSError):
+        if shutil.disk_usage(toolkit.folder).free >= LEAST_FREE:
+            _store(_folder(toolkit, given), given, deadline, is_same, written)
+
+
+def _store(
+    folder: Path,
+    given: HalfInput,
+    deadline: Deadline,
+    is_same: Callable[[], bool],
+    written: str,
+) -> None:
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
     folder.parent.mkdir(exist_ok=True)
     if folder.exists() or whole is None or len(list(folder.parent.iterdir())) >= MOST_HALVES:

@@ -40,7 +40,10 @@ class ParserImage:
     def run(self, folder: Path, deadline: Deadline) -> CompilerRun | None:
         """Let the parser go on in `folder`, with its input's rest; None if it can't go on."""
         argv = [str(self.folder / _LOADER_FILE), str(self.file)]
-        ran = run_compiler(argv, folder, deadline)
+        try:
+            ran = run_compiler(argv, folder, deadline)
+        except OSError:  # a disk on which no program may run
+            return None
         return None if ran.status < 0 or ran.status == _NOT_LOADED else ran
 
     def make(

@@ -109,13 +109,7 @@ class _Probe:
                 self.context.toolkit.precompiled.make,
                 *(before.compiler, list(before.flags), before.text, self.context.deadline),
             )
-            self._continue(HOST_HALF, lambda: self._rest() == before.rest, before.text)
-            preamble = self._new_preamble(HOST_HALF)
-            if preamble:
-                stripped = self._strip(HOST_HALF, preamble)
-                after = self._prefix() if self._run(HOST_HALF.parser) else None
-                if after and after.rest == before.rest:
-                    self._store(HOST_HALF, preamble, stripped, written=before.text)
+            self._learn(HOST_HALF, lambda: self._rest() == before.rest, before.text)
             header.result()
 
     def device(self, half: NvccHalf) -> None:
@@ -123,13 +117,23 @@ class _Probe:
             return
         code = self.steps.output(half.parser)
         before = code.read_bytes()
-        self._continue(half, lambda: code.read_bytes() == before)
-        preamble = self._new_preamble(half)
-        if not preamble:
-            return
-        stripped = self._strip(half, preamble)
-        if self._run(half.parser) and code.read_bytes() == before:
-            self._store(half, preamble, stripped)
+        self._learn(half, lambda: code.read_bytes() == before)
+
+    def _learn(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
+        """Store the half's stripped preamble, then the half as one that goes on after it."""
+        file = self.steps.output(half.text)
+        text = read_text(file)
+        preamble = self._new_preamble(half, text)
+        if preamble:
+            stripped = strip_bodies(preamble, self.whole_files)
+            write_text(file, stripped + text[len(preamble) :])
+            if self._run(half.parser) and is_same():
+                source = self.source.path
+                self.cache.store(
+                    half, self.steps, preamble, source, stripped=stripped, written=written
+                )
+            write_text(file, text)
+        self._continue(half, is_same, written)
 
     def _continue(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
         """Store the half as one that goes on after the preamble, where headers launch kernels."""
@@ -154,21 +158,9 @@ class _Probe:
     def _prefix(self) -> CudafePrefix | None:
         return host_prefix(self.steps, self.context.folder, self.own_folder, self.source.path)
 
-    def _new_preamble(self, half: NvccHalf) -> str:
-        """Return the preamble of the half's text; "" if it has none or it is stored already."""
-        parts = split_preamble(read_text(self.steps.output(half.text)))
+    def _new_preamble(self, half: NvccHalf, text: str) -> str:
+        """Return the preamble of the half's `text`; "" if it has none or it is stored already."""
+        parts = split_preamble(text)
         if parts is None or self.cache.find(half, self.steps, parts[0], self.source.path):
             return ""
         return parts[0]
-
-    def _strip(self, half: NvccHalf, preamble: str) -> str:
-        """Replace the preamble in the half's text by the stripped one, and return that."""
-        file = self.steps.output(half.text)
-        stripped = strip_bodies(preamble, self.whole_files)
-        write_text(file, stripped + read_text(file)[len(preamble) :])
-        return stripped
-
-    def _store(self, half: NvccHalf, preamble: str, stripped: str, written: str = "") -> None:
-        self.cache.store(
-            half, self.steps, preamble, self.source.path, stripped=stripped, written=written
-        )
