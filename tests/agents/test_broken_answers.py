@@ -143,8 +143,8 @@ def test_a_planner_may_name_the_whole_file() -> None:
 
 def test_a_sketch_is_no_whole_file() -> None:
     """A comment in place of code is asked about; where another block is whole, that one counts."""
-    sketch = CANDIDATE.replace("        y[i] =", "        // ... as before ...\n        y[i] =")
-    assert sketch != CANDIDATE
+    store = next(line for line in lines_of(CANDIDATE) if "y[i] =" in line)
+    sketch = CANDIDATE.replace(store, "        // ... as before ...")
     shown = ShownLines(CANDIDATE)
     reply = f"## Candidate\n\n{fenced(sketch)}\n"
     found = read_candidate(parse_reply(reply), Plan(advice="", scaffold=""), shown)

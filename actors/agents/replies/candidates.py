@@ -11,8 +11,8 @@ import re
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
-from actors.agents.replies.edit_questions import left_out_line, question_about_result
-from actors.agents.replies.edits import EditedSource, edited_source, has_edits
+from actors.agents.replies.edit_questions import left_out_code, question_about_result
+from actors.agents.replies.edits import EditedSource, edited_source, has_edits, with_model_new
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
@@ -32,25 +32,26 @@ def read_candidate(
     reply: Reply, plan: Plan, shown: ShownLines | None = None
 ) -> Candidate | ReplyProblem:
     """Return the candidate in `reply`, or what is missing; `shown`: what its edits belong to."""
-    edited = _edited(reply, shown) if shown and has_edits(reply) else _whole_file(reply)
+    edited = _edited(reply, shown) if shown and has_edits(reply) else _whole_file(reply, shown)
     if isinstance(edited, ReplyProblem):
         return edited
     outside = edits_outside_anchors(plan, edited.source)
     return Candidate(source=edited.source, outside=outside, edits=edited.edits)
 
 
-def _whole_file(reply: Reply) -> EditedSource | ReplyProblem:
-    code = reply.code("candidate", lambda text: not _file_problem(without_anchors(text)))
+def _whole_file(reply: Reply, shown: ShownLines | None) -> EditedSource | ReplyProblem:
+    before = shown.source if shown else ""
+    code = reply.code("candidate", lambda text: not _file_problem(without_anchors(text), before))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
-    problem = _file_problem(source) or _other_file(source, reply)
+    problem = _file_problem(source, before) or _other_file(source, reply)
     return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
 
 
-def _file_problem(source: str) -> str:
-    """Return why a text is no whole candidate; a sketch leaves code out."""
-    left_out = left_out_line(source.split("\n"))
+def _file_problem(source: str, shown: str) -> str:
+    """Return why a text is no whole candidate; a sketch leaves code of the shown source out."""
+    left_out = left_out_code(source, shown)
     sketch = f"the code leaves lines out ({left_out!r}): write all of it, or answer with edits"
     return candidate_problem(source) or (sketch if left_out else "")
 
@@ -69,12 +70,12 @@ def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     edited = edited_source(reply, shown)
     if not isinstance(edited, ReplyProblem):
         problem = candidate_problem(edited.source)
-        problem = problem or question_about_result(shown.source, edited.source)
+        problem = problem or question_about_result(with_model_new(shown.source), edited.source)
         edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
     files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
     if not files:
         return edited
-    whole = _whole_file(reply)
+    whole = _whole_file(reply, shown)
     texts = [None if isinstance(one, ReplyProblem) else one.source for one in (edited, whole)]
     if texts[0] == texts[1]:
         return edited

@@ -46,11 +46,19 @@ def definitions_of(source: str) -> list[Definition]:
     # Python counts a lone carriage return as a line end, and `lines_of` does not.
     if isinstance(module, str) or _LONE_RETURN.search(source):
         return []
-    lines = lines_of(source)
     found = [*_python_definitions(module.body, "")]
-    for first, last in python_source.string_zones(source):
-        found += _cpp_definitions(lines[first - 1 : last], first)
+    for compiled in definitions_in_strings(source):
+        found += compiled
     return sorted(found, key=lambda one: (one.first, one.last))
+
+
+def definitions_in_strings(source: str) -> list[list[Definition]]:
+    """Return the definitions of compiled code in each string over several lines."""
+    lines = lines_of(source)
+    return [
+        [*_cpp_definitions(lines[first - 1 : last], first)]
+        for first, last in python_source.string_zones(source)
+    ]
 
 
 def _python_definitions(body: Sequence[ast.stmt], above: str) -> Iterator[Definition]:

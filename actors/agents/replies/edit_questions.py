@@ -13,7 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of
-from actors.agents.replies.definitions import Definition, are_brackets_paired, definitions_of
+from actors.agents.replies.definitions import (
+    are_brackets_paired,
+    definitions_in_strings,
+    definitions_of,
+)
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import FencedBlock, fence_of
 
@@ -24,7 +28,7 @@ _LEFT_OUT = re.compile(
     |(?:\#|//|/\*)\W*(?:
         (?:the\ )?(?:rest|remainder|remaining|existing|previous|original)\b
         .{0,40}\b(?:unchanged|as\ before|as\ above|same|code|stays|remains)
-        |(?:un|not\ )changed|(?:the\ )?same(?:\ as\ (?:before|above))?|as\ (?:before|above)
+        |(?:un|not\ )changed|(?:the\ )?same(?:\ as\ before)?|as\ before
         |no\ changes?
     )\W*""",
     re.VERBOSE | re.IGNORECASE,
@@ -33,6 +37,8 @@ DOTS = ("...", "…")  # alone on a line; `...` is Python, too
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _CONFLICT = re.compile(r"(?:<{5,}|>{5,})(?:\s+\w+)?\s*|={7,}\s*")
 _CHOICES = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|else|elif)\b", re.MULTILINE)
+_NAMESPACE = re.compile(r"\bnamespace\b[\w:\s]*\{")
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 # --- the new lines --------------------------------------------------------------------------------
@@ -62,6 +68,34 @@ def question_about_block(block: FencedBlock, lines: Sequence[str], replaced: Seq
 def left_out_line(lines: Iterable[str]) -> str:
     """Return the first comment that stands for code, as "// ... as before"; "" for none."""
     return next((line.strip() for line in lines if _LEFT_OUT.fullmatch(line.strip())), "")
+
+
+def left_out_code(source: str, shown: str) -> str:
+    """Return the comment that stands for code in a whole file; "" where no code is missing.
+
+    It is all of a block, or a function of the shown source is called and not there.  Other comments
+    of the kind, as "# same as above", say what the code beside them does.
+    """
+    lines = [line.strip() for line in source.split("\n") if line.strip()]
+    known = {line.strip() for line in shown.split("\n")}
+    comments = [
+        (number, line)
+        for number, line in enumerate(lines)
+        if line not in known and left_out_line([line])
+    ]
+    if not comments:
+        return ""
+    for number, line in comments:
+        before, after = "".join(lines[number - 1 : number]), "".join(lines[number + 1 : number + 2])
+        if (before.endswith("{") and after.startswith("}")) or (
+            before.endswith(":") and after in DOTS
+        ):
+            return line
+    old, new = (
+        {one.name.rpartition(".")[2] for one in definitions_of(text)} for text in (shown, source)
+    )
+    is_missing = any(re.search(rf"\b{name}\s*[(\[<]", source) for name in old - new)
+    return comments[0][1] if is_missing or "forward" in old - new else ""
 
 
 def has_numbers(lines: Sequence[str], first: int, last: int, shown: ShownLines) -> bool:
@@ -168,40 +202,90 @@ def _code_strings(source: str) -> Iterator[str]:
 
 def _definition_question(before: str, after: str) -> str:
     """Return a question where a definition stands twice, or has left its class."""
-    old, new = definitions_of(before), definitions_of(after)
-    old_names, new_names = ({one.name for one in found} for found in (old, new))
-    for name in sorted(old_names - new_names):
-        bare = name.rpartition(".")[2]
-        is_used = bare == "forward" or f"self.{bare}(" in after
-        if bare != name and is_used and bare in new_names - old_names:
-            return f"`{bare}` has left its class: indent its lines as those of {name} were"
-    counts = Counter(_heads(old, before))
-    for head, count in Counter(_heads(new, after)).items():
-        if count > 1 and counts[head] == 1:
-            return (
-                f"`{head[:80]}` is defined twice: name the lines of the old one, too, or leave the"
-                " new one out"
-            )
+    old, new = python_source.parse(before), python_source.parse(after)
+    if isinstance(old, str) or isinstance(new, str):
+        return ""
+    question = _left_class_question(old, new)
+    if question:
+        return question
+    counts = Counter(_python_heads(old))
+    twice = [head for head, count in Counter(_python_heads(new)).items() if count > 1]
+    found = next((head for head in twice if counts[head] == 1), "") or _twice_in_string(
+        before, after
+    )
+    return found and (
+        f"`{found[:80]}` is defined twice: name the lines of the old one, too, or leave the"
+        " new one out"
+    )
+
+
+def _left_class_question(old: ast.Module, new: ast.Module) -> str:
+    """Return a question where a method, with its `self`, is a function outside of its class."""
+    outside = {
+        one.name
+        for one in new.body
+        if isinstance(one, _FUNCTION) and [arg.arg for arg in one.args.args[:1]] == ["self"]
+    }
+    outside -= {one.name for one in old.body if isinstance(one, _FUNCTION)}
+    methods = {one.name: _methods(one) for one in new.body if isinstance(one, ast.ClassDef)}
+    for one in old.body:
+        if isinstance(one, ast.ClassDef) and one.name in methods:
+            for name in sorted((_methods(one) - methods[one.name]) & outside):
+                return (
+                    f"`{name}` has left its class: indent its lines as those of"
+                    f" {one.name}.{name} were"
+                )
     return ""
 
 
-def _heads(found: Sequence[Definition], source: str) -> Iterator[str]:
-    """Yield definitions up to their bodies; of compiled code those outside of classes.
+def _methods(one: ast.ClassDef) -> set[str]:
+    return {each.name for each in one.body if isinstance(each, _FUNCTION)}
 
-    Of code between `#if` and `#else` either may be the one that is compiled.
+
+def _python_heads(module: ast.Module) -> Iterator[str]:
+    """Yield the decorators and the qualified name of each function and class, and of methods.
+
+    Overloads have one name, and so have a property's functions, under other decorators.
+    """
+    for above, body in [
+        ("", module.body),
+        *((f"{one.name}.", one.body) for one in module.body if isinstance(one, ast.ClassDef)),
+    ]:
+        for one in body:
+            if isinstance(one, _FUNCTION | ast.ClassDef):
+                marks = [f"@{ast.unparse(mark)} " for mark in one.decorator_list]
+                if not any(mark.endswith("overload ") for mark in marks):
+                    yield f"{''.join(marks)}{above}{one.name}"
+
+
+def _twice_in_string(before: str, after: str) -> str:
+    """Return what a string of compiled code defines twice, and strings before defined once.
+
+    Strings may be compiled on their own, so each may have the same helper.
+    """
+    old = [Counter(heads) for heads in _compiled_heads(before)]
+    for heads in map(Counter, _compiled_heads(after)):
+        for head, count in heads.items():
+            if count > 1 and max((each[head] for each in old), default=0) == 1:
+                return head
+    return ""
+
+
+def _compiled_heads(source: str) -> Iterator[list[str]]:
+    """Yield for each string its definitions outside of classes, up to their bodies.
+
+    Of code between `#if` and `#else` either may be the one that is compiled, and namespaces may
+    have the same names.
     """
     lines = lines_of(source)
-    if _CHOICES.search(source):
-        return
-    inner = {
-        one
-        for one in found
-        for other in found
-        if other.is_class and other.first < one.first <= one.last <= other.last
-    }
-    for one in found:
-        if one not in inner or "." in one.name:
-            text = " ".join(" ".join(lines[one.first - 1 : one.last]).split())
-            is_python = text.startswith(("def ", "class ", "async ", "@"))
-            head = lines[one.first - 1].strip() if is_python else text.partition("{")[0]
-            yield f"{one.name.rpartition('.')[0]} {head}".strip()
+    zones = python_source.string_zones(source)
+    for (first, last), found in zip(zones, definitions_in_strings(source), strict=True):
+        text = "\n".join(lines[first - 1 : last])
+        if _CHOICES.search(text) or _NAMESPACE.search(text):
+            continue
+        classes = [one for one in found if one.is_class]
+        yield [
+            " ".join(" ".join(lines[one.first - 1 : one.last]).split()).partition("{")[0].strip()
+            for one in found
+            if not any(each.first < one.first <= one.last <= each.last for each in classes)
+        ]
