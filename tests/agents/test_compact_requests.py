@@ -245,6 +245,40 @@ def test_rules_follow_from_the_task_and_its_device() -> None:
     assert "with setmaxnreg" in compact(replace(late, task=module)).render()
 
 
+def test_products_are_known_by_what_was_counted() -> None:
+    """A task whose names show none may have products, and the other way round."""
+    encoder = replace(TASK, source=TASK_SOURCE.replace("y / 2.0", "torch.cdist(y, y)"))
+    product = replace(TASK, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
+    words = "three products"
+    for task, cost, is_told in (
+        (encoder, TaskCost(flops={"float32": 1e9}), True),
+        (encoder, TaskCost(uncounted=("aten::_thnn_fused_lstm_cell",)), True),
+        (TASK, TaskCost(), False),
+        (product, TaskCost(), False),
+        (product, None, True),
+    ):
+        reference = replace(REFERENCE, inputs="float32[8, 8]", facts=ReferenceFacts(cost=cost))
+        assert is_told == (words in compact(replace(solve(reference=reference), task=task)).system)
+
+
+def test_a_planner_on_hopper_is_told_of_the_limits_of_wgmma() -> None:
+    """It chooses tiles and threads."""
+    device = Device(kind="cuda", name="a card", facts={"compute capability": "9.0"})
+    source = TASK_SOURCE.replace("y / 2.0", "y @ y")
+    task = replace(TASK, backend="cuda", device="cuda", source=source)
+    root = replace(ROOT, source=source)
+    work = make_plan(reference=replace(REFERENCE, device=device), node=root, root=root)
+    assert "at most 384 threads a block" in compact(replace(work, task=task)).render()
+
+
+def test_a_debugger_of_an_unrolled_loop_is_told_of_macros() -> None:
+    """Coders read it with the variants."""
+    words, plan = "`#pragma unroll` can't name a macro", plan_for(CANDIDATE, "line 7")
+    for source in (CANDIDATE, CANDIDATE.replace("    for", "#pragma unroll\n    for")):
+        node = replace(WRONG, source=source)
+        assert (source != CANDIDATE) == (words in compact(repair(plan, node=node)).render())
+
+
 def test_the_first_attempt_is_told_of_no_others() -> None:
     """Nothing to repeat, to take over or to mend."""
     for work in (make_plan(), solve()):

@@ -34,7 +34,7 @@ OTHERS = (
 )
 TAKE_OVER = " The change may take over from the fastest."
 FAILED = " It failed as shown there: find the cause first and mend it."
-UNROLL = " (nvcc puts no macro into `#pragma unroll`, but a constexpr)"
+UNROLL = "`#pragma unroll` can't name a macro, which nvcc leaves as it is: name a `constexpr int`"
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
@@ -80,19 +80,21 @@ def compact_request(
 def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     """Return the role, its instruction and its temperature."""
     spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
-    form = f"{fill('compact/form.md', spans=spans).strip()}{rules.instruction_notes(work)}"
-    unroll = UNROLL if "cuda" in (work.task.backend, *work.task.other_backends) else ""
+    notes = rules.instruction_notes(work)
+    form = f"{fill('compact/form.md', spans=spans).strip()}{notes}"
+    unroll = f" ({UNROLL})" if "cuda" in (work.task.backend, *work.task.other_backends) else ""
     # A repair changes little, so it is told of no variants.
     variants = fill("compact/variants.md", unroll=unroll).strip()
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt), others=_others(work))
-            return Role.PLANNER, text, PLAN_TEMPERATURE
+            return Role.PLANNER, f"{text.rstrip()}{notes}", PLAN_TEMPERATURE
         case Write():
             advice = quoted(work.plan.advice)
             text = fill("compact/coder.md", advice=advice, form=f"{form}\n\n{variants}")
             return Role.CODER, text, CODE_TEMPERATURE
         case Repair():
+            form += f"\n\n{UNROLL}." if "#pragma unroll" in shown_source(work) else ""
             text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
@@ -110,7 +112,7 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
 
 
 def _others(work: MakePlan | Solve) -> str:
-    """Return what a model owes to the other attempts; "" where there are none."""
+    """Return what is asked about the other attempts; "" where there are none."""
     return OTHERS if ledger.shown_entries(work) else ""
 
 

@@ -32,7 +32,13 @@ def system_message(task: Task, reference: Reference) -> str:
 
 
 def has_products(task: Task, reference: Reference) -> bool:
-    """Whether tensor cores have something to do; a task that is not understood may have it."""
+    """Whether tensor cores have something to do: by what was counted, else by the source's names.
+
+    A task that is not understood may have it.
+    """
+    cost = reference.facts.cost if reference.facts is not None else None
+    if cost is not None:
+        return bool(cost.flops or cost.uncounted)
     operations = task_operations(task.source, reference.inputs)
     return not operations or bool(PRODUCTS & {*operations})
 
