@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.macro_replay import (
     MacroReplay,
     MacroReplayError,
+    files_in,
     split_at_source,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
@@ -33,11 +35,12 @@ from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
-from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX
+from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 
-MOST_HALVES = 8  # in one toolkit: 6 GB
+MOST_HALVES = 8  # of one machine in one toolkit: 6 GB
+UNUSED_S = 30 * 86400.0  # after which another machine's halves are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: halves are not stored on a fuller one
-_WRITTEN_FILE = "written.cpp"
+_WRITTEN_FILE, _HEADERS_FILE = "written.cpp", "headers"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
 
@@ -82,8 +85,16 @@ class ContinuedHalf:
     @classmethod
     def find(cls, toolkit: Toolkit, given: HalfInput) -> ContinuedHalf | None:
         """Return the stored half for these commands on this machine."""
-        folder = _folder(toolkit, given)
-        return cls(folder) if folder.exists() else None
+        found = cls(_folder(toolkit, given))
+        return found if found.is_current() else None
+
+    def is_current(self) -> bool:
+        """Whether the headers are as they were."""
+        try:
+            stamp, *files = read_text(self.folder / _HEADERS_FILE).split("\n")
+        except OSError:  # there is no such half
+            return False
+        return stamp == _stamp(files)
 
     @property
     def written(self) -> str:
@@ -93,6 +104,8 @@ class ContinuedHalf:
     def make(self, given: HalfInput, preamble: str, deadline: Deadline) -> bool:
         """Write macros and image for `preamble`; return whether both could be made."""
         command, environment = given.steps.commands[given.half.text], given.steps.environment()
+        files = sorted(_headers_of(preamble, given))
+        write_text(self.folder / _HEADERS_FILE, "\n".join([_stamp(files), *files]))
         try:
             text = self.replay.make(command, given.source, environment, deadline)
         except MacroReplayError:
@@ -150,8 +163,9 @@ def _store(
     written: str,
 ) -> None:
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
-    folder.parent.mkdir(exist_ok=True)
-    if folder.exists() or whole is None or len(list(folder.parent.iterdir())) >= MOST_HALVES:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    others = [each for each in folder.parent.iterdir() if _is_finished(each)]
+    if folder in others or whole is None or len(others) >= MOST_HALVES:
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = ContinuedHalf(Path(name, "half"))
@@ -165,10 +179,57 @@ def _store(
         stored.folder.rename(folder)
 
 
+def remove_unused_halves(toolkit: Toolkit) -> None:
+    """Remove halves of old headers, of killed makers, and of machines not seen for long.
+
+    To be called whenever the toolkit is prepared: this machine uses it.
+    """
+    own = _machine_folder(toolkit)
+    with suppress(OSError):
+        os.utime(own)
+    remove_unfinished(own)
+    for half in filter(_is_finished, own.glob("*")):
+        if not ContinuedHalf(half).is_current():
+            shutil.rmtree(half, ignore_errors=True)
+    for other in toolkit.continued_folder.glob("*"):
+        with suppress(OSError):  # another machine has just removed it
+            if other != own and time.time() - other.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(other)
+
+
+def _is_finished(entry: Path) -> bool:
+    return not entry.name.startswith(UNFINISHED_PREFIX)
+
+
+def _headers_of(preamble: str, given: HalfInput) -> Iterable[str]:
+    """Return the files of a preamble that all sources have."""
+    own = given.source, f"{given.scratch}/", f"{given.own_folder}/"
+    return (
+        file for file in files_in(preamble) if file.startswith("/") and not file.startswith(own)
+    )
+
+
+def _stamp(files: Iterable[str]) -> str:
+    """Return what another content of the files changes."""
+    found: list[tuple[str, int, int]] = []
+    for file in files:
+        try:
+            status = Path(file).stat()
+        except OSError:
+            found.append((file, 0, 0))
+        else:
+            found.append((file, status.st_size, status.st_mtime_ns))
+    return digest(found)
+
+
 def _with_source(ran: CompilerRun, source: str) -> CompilerRun:
     output = ran.output.replace(ANY_SOURCE, source)
     return CompilerRun(status=ran.status, output=output, seconds=ran.seconds)
 
 
 def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
-    return toolkit.continued_folder / digest(given.half.kind, given.key, machine_identity())
+    return _machine_folder(toolkit) / digest(given.half.kind, given.key)
+
+
+def _machine_folder(toolkit: Toolkit) -> Path:
+    return toolkit.continued_folder / machine_identity()

@@ -54,7 +54,7 @@ class MacroReplay:
         if parts is None:
             return None
         once = set(read_text(self.folder / _ONCE_FILE).split("\n"))
-        return None if once.intersection(map(os.path.realpath, _files_in(parts[1]))) else parts[1]
+        return None if once.intersection(map(os.path.realpath, files_in(parts[1]))) else parts[1]
 
     def make(
         self, command: str, source: str, environment: Mapping[str, str], deadline: Deadline
@@ -86,7 +86,7 @@ class MacroReplay:
         # Macros of the system's headers: else gcc would write other line markers around their use.
         lead = "#pragma GCC system_header\n"
         write_file(self.folder / _MACROS_FILE, lead + macros + bumps)
-        self._write_headers_read_once(_files_in(parts[0]), _include_folders(command))
+        self._write_headers_read_once(files_in(parts[0]), _include_folders(command))
         return parts[0].replace(str(empty), source)
 
     def _write_headers_read_once(self, files: set[str], folders: list[str]) -> None:
@@ -110,7 +110,7 @@ def split_at_source(text: str, source: str) -> tuple[str, str] | None:
     return (text[:start], text[start:]) if start else None
 
 
-def _files_in(text: str) -> set[str]:
+def files_in(text: str) -> set[str]:
     """Return the files that a preprocessed text is from."""
     return set(_MARKER.findall(text))
 

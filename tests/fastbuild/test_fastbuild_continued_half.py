@@ -1,0 +1,157 @@
+"""Laws of stored halves, with the real preprocessor and a small parser."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.continued_half import (
+    MOST_HALVES,
+    ContinuedHalf,
+    HalfInput,
+    remove_unused_halves,
+    store_continued_half,
+)
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
+from actors.evaluator.fastbuild.nvcc.parser_image import machine_identity
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64" or shutil.which("g++") is None, reason="images are for x86-64"
+)
+PARSER = """
+#include <cstdio>
+int main(int, char** arguments) {
+  FILE* file = fopen(arguments[1], "r");
+  while (getc(file) != EOF);
+}
+"""
+HEADERS = {
+    "include/cuda_runtime.h": "#pragma once\nint runtime;\n",
+    "include/stark/preamble.h": "#include <own.h>\n#pragma once\nint preamble;\n",
+    "own/own.h": "int own;\n",
+}
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parser")
+    (folder / "parser.cpp").write_text(PARSER)
+    subprocess.run(["g++", "parser.cpp", "-o", "parser"], cwd=folder, check=True)
+    return folder / "parser"
+
+
+@pytest.fixture
+def given(parser: Path, tmp_path: Path) -> HalfInput:
+    """One half, whose text is written."""
+    for name, text in HEADERS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "k.cu").write_text("int mine;\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "toolkit").mkdir()
+    text = (
+        f'gcc -E -x c++ -isystem "{tmp_path}/own" -isystem "{tmp_path}/include" '
+        f'-include "cuda_runtime.h" -include "stark/preamble.h" '
+        f'"{tmp_path}/k.cu" -o "{tmp_path}/out/k.ii"'
+    )
+    steps = NvccSteps(
+        commands={"device text": text, "cicc": f'"{parser}" "{tmp_path}/out/k.ii"'},
+        settings={"PATH": os.environ["PATH"]},
+    )
+    subprocess.run(["/bin/sh", "-c", text], check=True)
+    return HalfInput(
+        half=NvccHalf(kind="device", text="device text", parser="cicc"),
+        steps=steps,
+        scratch=tmp_path / "out",
+        own_folder=tmp_path / "own",
+        source=f"{tmp_path}/k.cu",
+    )
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path) -> Toolkit:
+    return Toolkit(tmp_path / "toolkit")
+
+
+@pytest.fixture
+def is_stored(toolkit: Toolkit, given: HalfInput) -> Callable[[], bool]:
+    """A function that stores the half, if it can be, and returns whether it is found."""
+
+    def store() -> bool:
+        store_continued_half(toolkit, given, Deadline(60.0), lambda: True)
+        return ContinuedHalf.find(toolkit, given) is not None
+
+    return store
+
+
+def test_a_half_is_used_while_its_headers_are_the_same(
+    toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
+) -> None:
+    """An update of CUDA in its folder changes headers and no command."""
+    assert is_stored()
+    shutil.rmtree(tmp_path / "own")  # the headers that only the probe had
+    assert ContinuedHalf.find(toolkit, given) is not None
+    header = tmp_path / "include/stark/preamble.h"
+    header.write_text(header.read_text().replace("preamble;", "replaced;"))
+    assert ContinuedHalf.find(toolkit, given) is None
+    header.unlink()
+    assert ContinuedHalf.find(toolkit, given) is None
+
+
+def test_a_half_of_old_headers_makes_place_for_the_new_one(
+    toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
+) -> None:
+    """Its name is the same."""
+    assert is_stored()
+    with (tmp_path / "include/stark/preamble.h").open("a") as file:
+        file.write("int another;\n")
+    subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
+    assert not is_stored()
+    remove_unused_halves(toolkit)
+    assert is_stored()
+
+
+def test_only_finished_halves_of_this_machine_count(
+    toolkit: Toolkit, is_stored: Callable[[], bool]
+) -> None:
+    """After an update of the kernel no half was stored any more."""
+    for number in range(MOST_HALVES):
+        (toolkit.continued_folder / "former" / str(number)).mkdir(parents=True)
+        (toolkit.continued_folder / f"former{number}").mkdir()
+        (toolkit.continued_folder / machine_identity() / f".half-{number}").mkdir(parents=True)
+    assert is_stored()
+
+
+def test_there_are_never_more_halves_than_the_most(
+    toolkit: Toolkit, is_stored: Callable[[], bool]
+) -> None:
+    """Each has the size of a parser's memory."""
+    for number in range(MOST_HALVES):
+        (toolkit.continued_folder / machine_identity() / str(number)).mkdir(parents=True)
+    assert not is_stored()
+
+
+def test_halves_of_machines_that_are_gone_are_removed(
+    toolkit: Toolkit, is_stored: Callable[[], bool]
+) -> None:
+    """A kernel of last month will not come back; one of last week may be another host's."""
+    assert is_stored()
+    own = toolkit.continued_folder / machine_identity()
+    for name, days in (("gone", 31), ("other", 7), (own.name, 31)):
+        (toolkit.continued_folder / name / "half").mkdir(parents=True, exist_ok=True)
+        then = time.time() - days * 86400
+        os.utime(toolkit.continued_folder / name, (then, then))
+    remove_unused_halves(toolkit)
+    assert {"other", own.name} == {each.name for each in toolkit.continued_folder.iterdir()}
+    assert time.time() - own.stat().st_mtime < 3600
+    assert is_stored()
