@@ -4,9 +4,10 @@ Pure: no clock, no process.  Reference and candidate are timed in blocks of call
 A B B A, so that a machine that slowly warms up or gets busy delays both sides alike.  A lot decides
 which side is A.  The reported speedup is the median of the groups' ratios.
 
-Its interval is that of Wilcoxon's signed ranks over the ratios of neighbouring blocks, two of each
-group.  It assumes that a ratio is as often above the true one as below it, by as much.  The lot
-makes it so for whatever comes and goes on the machine, without another assumption.
+Its interval is that of Wilcoxon's signed ranks over the groups' ratios.  It assumes that a ratio is
+as often above the true one as below it, by as much.  The lot makes it so for whatever comes and
+goes on the machine, without another assumption.  Both pairs of a group count as one value: what
+lasts for a group delays both.
 """
 
 from __future__ import annotations
@@ -51,12 +52,6 @@ class TimedGroup(Value, frozen=True, kw_only=True):
         blocks took no time at all, it would make any figure of an honest other block.
         """
         return math.log(sum(self.reference)) - math.log(sum(self.candidate))
-
-    @property
-    def pair_log_ratios(self) -> tuple[float, float]:
-        """The same of the two blocks of each half, which follow each other."""
-        first, last = zip(self.reference, self.candidate, strict=True)
-        return math.log(first[0] / first[1]), math.log(last[0] / last[1])
 
 
 class Timing(Value, frozen=True, kw_only=True):
@@ -145,7 +140,7 @@ def ratio_interval(groups: Sequence[TimedGroup]) -> tuple[float, float] | None:
     """
     if len(groups) < 2:
         return None
-    low, high = symmetric_interval([ratio for group in groups for ratio in group.pair_log_ratios])
+    low, high = symmetric_interval([group.log_ratio for group in groups])
     reference_us, candidate_us = middle_us(groups)
     reported = (middle_of(groups), math.log(reference_us / candidate_us))
     return min(low, *reported), max(high, *reported)
