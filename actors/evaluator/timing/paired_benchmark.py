@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from statistics import mean, median
+from statistics import mean
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
@@ -201,12 +201,10 @@ class PairedBenchmark:
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
-                usual_us: dict[Side, list[float]] = {
-                    "reference": [us for group in self.groups for us in group.reference],
-                    "candidate": [us for group in self.groups for us in group.candidate],
-                }
-                call_s = {side: median(times) / 1e6 for side, times in usual_us.items()}
-                self._dependent_calls.require_as_fast(calls, call_s)
+                usual_us = zip(SIDES, timing_statistics.middle_us(self.groups), strict=True)
+                self._dependent_calls.require_as_fast(
+                    calls, {side: us / 1e6 for side, us in usual_us}
+                )
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""
