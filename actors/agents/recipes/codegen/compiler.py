@@ -88,16 +88,7 @@ def compile_candidate(
                 first = sum(len(each.kernels) + len(each.backward_kernels) for each in cases)
                 made = _case_kernels(more, element, backend, knobs, first, gradients)
                 cases += [] if _is_small(made) else [made]
-    body = "\n\n".join(
-        kernel.text
-        for each in cases
-        for kernel in (*each.kernels.values(), *each.backward_kernels.values())
-    )
-    if backend == "cuda":
-        before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
-    else:
-        before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
-    before = "\n".join(part for part in (before, element_text(element, backend)) if part)
+    before = _shared_functions(cases, element, backend, knobs)
     source = ModuleAssembler(cases, knobs, backend, element).module_text(before)
     missing = undefined_names(source) - undefined_names(task)
     if missing:
@@ -112,6 +103,22 @@ def compile_candidate(
             plan_loops(cases[0].program.graph, region) for region in cases[0].schedule.regions
         ),
     )
+
+
+def _shared_functions(
+    cases: Sequence[CaseKernels], element: Element, backend: str, knobs: Knobs
+) -> str:
+    """Return the text before the kernels: the functions that they call."""
+    kernels = "\n\n".join(
+        kernel.text
+        for each in cases
+        for kernel in (*each.kernels.values(), *each.backward_kernels.values())
+    )
+    if backend == "cuda":
+        before = f"{prelude(kernels + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
+    else:
+        before = prelude(kernels, knobs.vector, quick=knobs.maths == "quick")
+    return "\n".join(part for part in (before, element_text(element, backend)) if part)
 
 
 def _case_kernels(
