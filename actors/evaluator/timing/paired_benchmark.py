@@ -18,7 +18,7 @@ from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import lots, other_programs, timing_statistics
+from actors.evaluator.timing import block_randomization, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
@@ -261,7 +261,7 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in lots.order():
+        for half in block_randomization.group_order():
             for side in half:
                 windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
