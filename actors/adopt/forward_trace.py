@@ -29,6 +29,7 @@ from actors.adopt.function_text import (
     call_words,
     function_name,
     is_library_function,
+    object_words,
     path_text,
     value_words,
 )
@@ -341,7 +342,7 @@ class _Tracer(TorchFunctionMode):
 
     def trace(self, output: Any) -> ForwardTrace:
         """Return the trace of the call that has ended with `output`."""
-        result = self._words(output)
+        result = object_words(output, self._module, self._word_of)
         return ForwardTrace(
             steps=self._steps,
             device=self._device,

@@ -6,7 +6,9 @@ A text is a sequence of words: pieces of code, numbers of values, and tensors of
 from __future__ import annotations
 
 import keyword
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -167,6 +169,40 @@ def value_words(value: Any, word_of: Callable[[Any], Word | None]) -> Words:
         pieces = [(f"{key!r}: ", *value_words(each, word_of)) for key, each in value.items()]
         return ("{", *_joined(pieces), "}")
     return (_constant(value),)
+
+
+def object_words(
+    value: Any, module: torch.nn.Module, word_of: Callable[[Any], Word | None]
+) -> Words:
+    """Return a result that may hold dataclasses, such as transformers' outputs, as words.
+
+    A class has to be known by its name in the file that has the module's class.
+    """
+    if isinstance(value, torch.Tensor) or not (
+        is_dataclass(value) or type(value) in (list, tuple, dict)
+    ):
+        return value_words(value, word_of)
+    if is_dataclass(value):
+        kind = type(value)
+        if getattr(sys.modules.get(type(module).__module__), kind.__name__, None) is not kind:
+            raise UntranslatableError(f"a {kind.__name__} can't be made where its class is")
+        pieces: list[Words] = [
+            (f"{each.name}=", *object_words(getattr(value, each.name), module, word_of))
+            for each in fields(value)
+            if each.init
+        ]
+        start = f"sys.modules[type(self).__module__].{kind.__name__}("
+        return (start, *_joined(pieces), ")")
+    if isinstance(value, dict):
+        pieces = [
+            (f"{_constant(key)}: ", *object_words(each, module, word_of))
+            for key, each in value.items()
+        ]
+        return ("{", *_joined(pieces), "}")
+    pieces = [object_words(each, module, word_of) for each in value]
+    if isinstance(value, list):
+        return ("[", *_joined(pieces), "]")
+    return ("(", *_joined(pieces), ",)" if len(pieces) == 1 else ")")
 
 
 def _constant(value: Any) -> str:

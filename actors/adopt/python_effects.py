@@ -8,6 +8,7 @@ the values that they name.  What they change elsewhere, such as in a file, is no
 from __future__ import annotations
 
 import builtins
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,9 +86,12 @@ def _is_of_library(frame: FrameType) -> bool:
 def python_effects() -> Iterator[PythonEffects]:
     """Observe the functions of this thread while it is open."""
     effects = PythonEffects()
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # it calls functions of others, in any line
     sys.setprofile(effects.notice)
     try:
         yield effects
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()

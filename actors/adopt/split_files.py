@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import torch
 
-from actors.adopt.split_forward import Split, split_source
+from actors.adopt.split_forward import Split, forward_names, split_source
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import Take
 from protocol.layouts import Layout
@@ -19,6 +19,7 @@ class SplitCall(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     same: tuple[int, ...]
     regions: tuple[str, ...]
+    function: str
 
 
 class SplitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +76,9 @@ class SplitFiles:
                             layout=each.kind.layout,
                             same=each.same,
                             regions=tuple(each.regions),
+                            function=name,
                         )
-                        for each in split.layouts
+                        for each, name in zip(split.layouts, forward_names(split), strict=True)
                     ),
                     regions={name: text.state for name, text in split.regions.items()},
                 )

@@ -7,6 +7,7 @@ any module is; `take_out` leaves the model as it was.
 from __future__ import annotations
 
 import functools
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -98,7 +99,7 @@ def region_module(parent: torch.nn.Module, text: RegionText) -> RegionModule:
 
 def compiled_function(source: str, name: str) -> Callable[..., Any]:
     """Return a function from its source."""
-    names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+    names: dict[str, Any] = {"sys": sys, "torch": torch, "F": torch.nn.functional}
     exec(compile(source, "<region>", "exec"), names)  # noqa: S102  # written by this project
     found: Callable[..., Any] = names[name]
     return found
@@ -301,17 +302,25 @@ def _forward_source(name: str, body: str, regions: int) -> str:
 
 def split_source(split: Split, class_name: str) -> str:
     """Return the file of a package with the functions of one split module."""
+    forwards = {
+        name: layout for layout, name in zip(split.layouts, forward_names(split), strict=True)
+    }
     functions = [
         *(region_function(name, text) for name, text in split.regions.items()),
-        *(
-            forward_function(f"forward_{number}", layout)
-            for number, layout in enumerate(split.layouts)
-        ),
+        *(forward_function(name, layout) for name, layout in forwards.items()),
     ]
     return _FILE.format(class_name=class_name, functions="\n\n".join(functions))
 
 
+def forward_names(split: Split) -> list[str]:
+    """Return the name of each layout's function: layouts of one text share it."""
+    known: dict[str, str] = {}
+    return [known.setdefault(each.body, f"forward_{len(known)}") for each in split.layouts]
+
+
 _FILE = '''"""The forward of {class_name} in parts: regions, and for each layout the rest."""
+
+import sys
 
 import torch
 import torch.nn.functional as F

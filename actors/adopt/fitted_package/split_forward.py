@@ -35,9 +35,7 @@ class SplitForward(FittedForward):
         self.flat = [flat_specs(layout) for layout in self.layouts]
         self.same = [tuple(each["same"]) for each in record["layouts"]]
         self.module = importlib.import_module(f".{record['module']}", __package__)
-        self.functions = [
-            getattr(self.module, f"forward_{number}") for number in range(len(self.layouts))
-        ]
+        self.functions = [getattr(self.module, each["function"]) for each in record["layouts"]]
         inlined = [site, *(site.get_submodule(path) for path in record["inlined"])]
         self.parts = [each for part in inlined for each in _parts(part)[:1]]
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in inlined}]
