@@ -25,19 +25,31 @@ class GluedBlock(nn.Module):
         return self.norm2(x + self.second(x) * self.scale2) * torch.sigmoid(gate)
 
 
+class Branching(nn.Module):
+    """It decides by values, so that no trace of it is right."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inner(x).abs() + 1.0
+        return x if x.max() > 1e9 else x.log() * 0.5
+
+
 class Network(nn.Module):
-    """Two blocks, and work after them in the model's own forward."""
+    """Two blocks, a module that branches, and work after them in the model's own forward."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList([GluedBlock(64), GluedBlock(64)])
-        self.head = nn.Linear(64, 32)
+        self.head, self.last = nn.Linear(64, 32), Branching(32)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         gate = x.roll(1, -1)
         for layer in self.layers:
             x = layer(x, gate)
-        scores = self.head(x)
+        scores = self.last(self.head(x))
         return functional.softmax(scores * 0.5, dim=-1) + scores.abs().sqrt()
 
 
