@@ -393,10 +393,10 @@ class _CheckStage:
         expected, spent = dict.fromkeys(task.sites, 0), 0.0
         for site in sites:
             for each in calls[site.path].kinds:
-                count = each.calls * site.calls_in(each.kind)
-                expected[site.site] += count
-                call_us = sum(each.samples) / len(each.samples)
-                spent += count * (task.proof.times.in_model_us if task.place else call_us)
+                if each.kind in site.kinds:
+                    expected[site.site] += each.calls
+                    call_us = sum(each.samples) / len(each.samples)
+                    spent += each.calls * (task.proof.times.in_model_us if task.place else call_us)
         return expected, min(spent / pass_us, 1.0)
 
     def _begin(self, names: Sequence[str]) -> None:

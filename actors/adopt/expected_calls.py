@@ -13,17 +13,12 @@ from actors.adopt.taken_tasks import Take, TakenTask
 class ExpectedSite(msgspec.Struct, frozen=True, kw_only=True):
     """One place of a winner, and the module whose calls are counted for it.
 
-    A region is called inside of its module, once or not at all in a call of each kind.
+    A region is called once in each call of the module's kinds.
     """
 
     site: str  # of the task
     path: str  # of the module
     kinds: tuple[CallKind, ...]  # of the module's calls
-    counts: tuple[int, ...]  # of the kernel's calls in a call of each kind
-
-    def calls_in(self, kind: CallKind) -> int:
-        """Return how often the kernel runs in a call of this kind."""
-        return self.counts[self.kinds.index(kind)] if kind in self.kinds else 0
 
 
 def expected_sites(taken: Take, task: TakenTask, judged: Sequence[CallKind]) -> list[ExpectedSite]:
@@ -32,14 +27,9 @@ def expected_sites(taken: Take, task: TakenTask, judged: Sequence[CallKind]) -> 
     for site in task.sites:
         place = taken.split_of(site)
         if place is None:
-            counts = (1,) * len(judged)
-            found.append(ExpectedSite(site=site, path=site, kinds=tuple(judged), counts=counts))
+            found.append(ExpectedSite(site=site, path=site, kinds=tuple(judged)))
             continue
         split, region = place
-        calls = {layout.kind: int(layout.regions.get(region) in judged) for layout in split.layouts}
-        found.append(
-            ExpectedSite(
-                site=site, path=split.site, kinds=tuple(calls), counts=tuple(calls.values())
-            )
-        )  # fmt: skip
+        kinds = [each.kind for each in split.layouts if each.regions.get(region) in judged]
+        found.append(ExpectedSite(site=site, path=split.site, kinds=tuple(kinds)))
     return found

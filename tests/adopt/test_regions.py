@@ -201,6 +201,21 @@ def test_changed_modules_take_the_forward(package: Any, model: nn.Module) -> Non
     call(model)
     assert ["the attribute eps was changed"] == counts(package, model)[2]
     assert ["a submodule was replaced"] == counts(package, model, SITES[2])[2]
+    assert [] == counts(package, model, LAST)[2]
+    model.layers[0] = nn.Identity()  # it is given the gate, too
+    with pytest.raises(TypeError):
+        call(model)
+    assert ["a submodule was replaced"] == counts(package, model, LAST)[2]
+
+
+def test_a_parameter_that_was_not_there_is_seen(package: Any, model: nn.Module) -> None:
+    """The trace was made without it, so the module's own forward runs."""
+    package.fit(model)
+    model.layers[0].shift = nn.Parameter(torch.ones(64), requires_grad=False)
+    found = call(model)
+    assert (0, 1, ["a parameter was added"]) == counts(package, model)
+    package.unfit(model)
+    assert torch.equal(call(model), found)
 
 
 def test_a_compiled_model_has_the_kernels_in_one_graph(package: Any, model: nn.Module) -> None:

@@ -40,6 +40,18 @@ class SplitForward(FittedForward):
         self.parts = [each for part in inlined for each in _parts(part)[:1]]
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in inlined}]
         self.plain = _plain_values(site, inlined)
+        self.lists = [
+            (part._modules, dict(part._modules))
+            for part in site.modules()
+            if isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict))
+        ]
+        self.missing = [
+            (store, key)
+            for part in inlined
+            for store in (part._parameters, part._buffers)
+            for key, tensor in store.items()
+            if tensor is None
+        ]
         self.twin, self.ties = self, ()  # there is nothing to construct
         self.known = {}  # name -> the region with its kernel
         self.used = set()  # the names of those that are in use
@@ -92,6 +104,10 @@ class SplitForward(FittedForward):
         for own, values, expected in self.plain:
             if not _is_equal(values(own), expected):
                 return "an attribute of a submodule was changed"
+        if any(modules != expected for modules, expected in self.lists):
+            return "a submodule was replaced"
+        if any(store.get(key) is not None for store, key in self.missing):
+            return "a parameter was added"
         if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
             return "hooks of all modules are registered"
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):

@@ -19,8 +19,10 @@ class GluedBlock(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.scale1 = nn.Parameter(torch.rand(dim))
         self.scale2 = nn.Parameter(torch.rand(dim))
+        self.register_parameter("shift", None)
 
     def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        x = x if self.shift is None else x + self.shift
         x = self.norm1(x + self.first(x) * self.scale1) * torch.sigmoid(gate)
         return self.norm2(x + self.second(x) * self.scale2) * torch.sigmoid(gate)
 
