@@ -24,10 +24,11 @@ from actors.adopt.call_layouts import (
     unsupported,
 )
 from actors.adopt.errors import first_line
-from actors.adopt.forward_trace import Given, TracedCall, traced_call
+from actors.adopt.forward_trace import TracedCall, traced_call
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.region_text import REGION, RegionText, SplitText, region_function, split_text
 from actors.adopt.task_proof import proof_of
+from actors.adopt.traced_values import Given
 
 MOST_KINDS = 8  # of calls of one module that are traced
 TRACES = 3  # of calls of one kind, which have to be equal

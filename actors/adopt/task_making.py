@@ -96,8 +96,7 @@ class TaskMaker:
             f"tasks/{group.name}/cases.toml",
             cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
         )
-        part = sum(each.us for each in cases) / (calls.us or 1.0) * len(sites) / len(group.sites)
-        part *= proof.times.own_part
+        part = sum(each.us for each in cases) / (calls.us or 1.0) * proof.times.own_part
         outputs = {each.kind.layout: each.output for each in sets}
         return TakenTask(
             name=group.name,
@@ -116,8 +115,8 @@ class TaskMaker:
             inputs=text.inputs,
             state=text.state,
             outputs=text.outputs,
-            share=group.share * part,
-            free_share=group.free_share * part,
+            share=group.of_sites(sites).share * part,
+            free_share=group.of_sites(sites).free_share * part,
             weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
             proof=proof,
             place=group.place,
