@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from actors.adopt.call_effects import CallEffects, ChangedTensors, random_state
 from actors.adopt.call_layouts import tensors_of
+from actors.adopt.data_dependence import depends_on_values
+from actors.adopt.errors import first_line
 from actors.adopt.function_text import (
     METADATA,
     DeviceWord,
@@ -39,6 +41,7 @@ from actors.adopt.traced_values import (
     Given,
     attributes_of,
     input_names,
+    is_of_torch,
     items_of,
     odd_item,
     state_of,
@@ -85,6 +88,8 @@ class ForwardTrace:
     inlined: tuple[str, ...]  # paths of the called submodules whose functions are in the line
     state: Mapping[str, torch.Tensor]  # parameters and buffers of the module
     changed: frozenset[int]  # storages of tensors that are changed in place
+    # Sizes of what submodules returned, which may depend on values.
+    sizes: Mapping[int, tuple[int, ...]]
 
     @property
     def returned(self) -> set[int]:
@@ -146,6 +151,7 @@ class _Tracer(TorchFunctionMode):
         self._order: set[int] = set()  # what every later step follows
         self._last_submodule: int | None = None
         self._changed: set[int] = set()
+        self._sizes: dict[int, tuple[int, ...]] = {}
         self._gradients = torch.is_grad_enabled()
         tensors = list(tensors_of(given))
         for tensor, name in zip(tensors, input_names(forward, given), strict=True):
@@ -157,17 +163,33 @@ class _Tracer(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run one function and note it."""
+        """Run one function, and note it unless it is inside of another one."""
         kwargs = kwargs or {}
         if self.depth or self.problem:
             return func(*args, **kwargs)
+        self.depth += 1  # what is done here is none of the forward
+        try:
+            return self._noted(func, args, kwargs)
+        finally:
+            self.depth -= 1
+
+    def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one function and note it."""
         if torch.is_autocast_enabled(self._device.type):
             self._refuse("it switches autocast on")
         given = list(tensors_of((args, kwargs)))
-        changed, random = ChangedTensors(given), random_state()
+        try:
+            changed = ChangedTensors(given)
+        except RuntimeError as error:  # tensors of torch.func
+            self._refuse(f"it uses a tensor without a version: {first_line(error, 160)}")
+            return func(*args, **kwargs)
+        is_sized = not depends_on_values(func, args, kwargs)
+        random = random_state()
         result = func(*args, **kwargs)
         try:
             self._note(func, args, kwargs, given, changed.found(), random, result)
+            if not is_sized:
+                self._refuse(f"a size in it depends on values ({function_name(func)})")
         except UntranslatableError as error:
             self._refuse(str(error))
         return result
@@ -342,7 +364,11 @@ class _Tracer(TorchFunctionMode):
         self._changed |= {storage_of(tensor) for tensor in changed}
         kind = StepKind.ORDERED if changed else StepKind.LIBRARY
         text = (path_text(path), *words)
+        first = len(self._steps)
         self._add_results(kind, path.rpartition(".")[2], text, given, output, path)
+        if not is_of_torch(self._module.get_submodule(path)):
+            made = [(n, self._steps[n].tensor) for n in range(first, len(self._steps))]
+            self._sizes |= {n: tuple(each.shape) for n, each in made if each is not None}
 
     def _words(self, value: Any) -> Words:
         return value_words(value, self._word_of)
@@ -357,4 +383,5 @@ class _Tracer(TorchFunctionMode):
             inlined=tuple(self._inlined),
             state=self._state,
             changed=frozenset(self._changed),
+            sizes=self._sizes,
         )

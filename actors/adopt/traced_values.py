@@ -34,7 +34,10 @@ def storage_of(tensor: torch.Tensor) -> int:
     """Return a number that tensors have in common which share memory."""
     if tensor.layout != torch.strided:
         raise UntranslatableError(f"it uses a tensor of the layout {tensor.layout}")
-    return int(tensor.untyped_storage()._cdata)
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except RuntimeError as error:  # such as the tensors inside of torch.vmap
+        raise UntranslatableError("it uses a tensor without memory of its own") from error
 
 
 def state_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -84,3 +87,8 @@ def odd_item(result: Any) -> str:
         held = (getattr(result, each.name) for each in fields(result))
         return next(filter(None, map(odd_item, held)), "")
     return type(result).__name__
+
+
+def is_of_torch(module: torch.nn.Module) -> bool:
+    """Whether a module is one of torch alone, whose sizes do not depend on values."""
+    return type(module).__module__.startswith("torch.nn.modules.") and not list(module.children())

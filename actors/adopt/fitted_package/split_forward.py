@@ -126,7 +126,10 @@ class SplitForward(FittedForward):
             reason, tensors, number = self.fitting((args, kwargs))
         reason = reason or _own_misfit(self) or self.misfit(tensors, number)
         if not reason:
-            return self.functions[number](self.site, tensors, *self.called[number])
+            try:
+                return self.functions[number](self.site, tensors, *self.called[number])
+            except self.module.OtherSizeError:
+                reason = "a submodule returned another size"
         self.count(reason)
         return self.original(*args, **kwargs)
 
