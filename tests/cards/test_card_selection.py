@@ -274,7 +274,8 @@ def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
 
     def of(inputs: str) -> str:
         facts = ReferenceFacts(floor=TaskFloor(memory_us=358.0, matrix_us=1340.0))
-        return floor_bottleneck(Reference(eager_us=1.0, facts=facts, inputs=inputs))
+        known = Reference(eager_us=1.0, facts=facts, inputs=inputs)
+        return floor_bottleneck(replace(known, device=Device(kind="cuda")))
 
     assert "memory" == of("float32[256, 524288], float32[524288, 256]")
     assert "compute" == of("bfloat16[256, 524288]")

@@ -108,8 +108,10 @@ def candidate_problem(source: str) -> str:
 
 
 def _short_macro(source: str) -> str:
-    """Return what is wrong where a flag makes a macro of one letter, as torch's `template <class T>`
-    has; else ""."""
+    """Return what is wrong where a flag makes a macro of one letter; else "".
+
+    Torch's headers have templates whose parameters are called so.
+    """
     found = SHORT_MACRO.search(source)
     return f"the flag -D{found[1]} breaks torch's headers: use a longer name" if found else ""
 

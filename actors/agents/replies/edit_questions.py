@@ -16,7 +16,6 @@ from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.definitions import (
     are_brackets_paired,
     definitions_in_strings,
-    definitions_of,
 )
 from actors.agents.replies.left_out_code import left_out_of_block
 from actors.agents.replies.places import ShownLines

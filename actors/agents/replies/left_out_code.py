@@ -1,4 +1,4 @@
-"""Comments that stand for code, as "# ... rest unchanged", and code that a whole file misses.  Pure."""
+"""Code that an answer leaves out: comments that stand for it, names that are missing.  Pure."""
 
 from __future__ import annotations
 

@@ -47,11 +47,11 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     told = {entry.number for entry in ledger.shown_entries(work)}
     sections: list[PromptSection] = []
     for entry in work.window:
-        change = _change(entry, work, room)
+        change = "" if _is_surpassed(entry, work) else _change(entry, work, room)
         room -= len(change)
         if not change and (entry.node in told or isinstance(work, Write)):
             continue
-        title = f"Attempt {len(sections) + 1}: node {entry.node}, {relation(entry, work)}"
+        title = f"Attempt {len(sections) + 1}: node {entry.node}, {_relation(entry, work)}"
         shown = change or _no_code(entry)
         is_best = best is not None and entry.node == best.node
         text = observed("compact/attempt.md", title, entry, shown, work, is_told_below=is_best)
@@ -59,6 +59,23 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     if sections:
         yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
     yield from sections
+
+
+def _relation(entry: AttemptView, work: AgentWork) -> str:
+    """Return what an entry of the window is to the node."""
+    is_parent = entry.node == work.node.parent
+    return "the parent of the source above" if is_parent else relation(entry, work)
+
+
+def _is_surpassed(entry: AttemptView, work: AgentWork) -> bool:
+    """Whether an attempt is one that the node came from, and is faster than."""
+    parents = {each.number: each.parent for each in work.ledger}
+    number, before = work.node.parent, set[int]()
+    while number and number not in before:
+        before.add(number)
+        number = parents.get(number)
+    mine, other = work.node.score_us, entry.score_us
+    return entry.node in before and mine is not None and (other is None or mine < other)
 
 
 def _room_for_others(work: AgentWork) -> int:
