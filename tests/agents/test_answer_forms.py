@@ -99,6 +99,7 @@ def test_decorators_above_the_named_lines_do_not_stand_twice() -> None:
         ("lines 5~8", 5, 8),
         ("lines 5\u22128: why", 5, 8),
         ("line 5: 3 loads", 5, 5),
+        ("from `return a;` to `int twice(float a) {`", 24, 26),  # it stands below that line, too
         ("method forward", 37, 38),
         ("function forward of class ModelNew", 37, 38),
         ("function `forward` in `ModelNew`", 37, 38),

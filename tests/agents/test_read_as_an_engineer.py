@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent_fakes import CANDIDATE, REFERENCE, TASK, make_plan, solve
+from agent_fakes import CANDIDATE, REFERENCE, TASK, make_plan, repair, solve
 from msgspec.structs import replace
 
 from actors.agents.requests.ledger import comparisons
@@ -15,11 +15,12 @@ from protocol.facts import (
     KernelFacts,
     OperationTime,
     ReferenceFacts,
+    TaskCost,
     TaskFloor,
     VerdictFacts,
 )
 from protocol.messages import AgentWork
-from protocol.values import AttemptView, LedgerEntry, Outcome, VariantResult, Verdict
+from protocol.values import AttemptView, LedgerEntry, Outcome, Plan, VariantResult, Verdict
 from protocol.variant_lines import raced_line
 
 VERDICT = Verdict(verdict=Outcome.CORRECT, median_us=6_609.0, reference_us=15_645.0, speedup=2.38)
@@ -32,6 +33,8 @@ LEDGER = tuple(
                 outcome=Outcome.CORRECT, score_us=view.score_us)
     for view in (PARENT, NODE)
 )  # fmt: skip
+
+PLAN = Plan(advice="Fuse both lines.", scaffold=CANDIDATE)
 
 
 def text_of(work: AgentWork) -> str:
@@ -107,3 +110,27 @@ def test_variants_say_which_of_them_was_timed_in_full() -> None:
     line = raced_line(replace(VERDICT, variants=(kept, other), variant=0))
     expected = "Variants, timed roughly: UNROLL=4 1.22 ms (kept, timed in full); UNROLL=2 12.1 ms"
     assert line == [expected]
+
+
+def test_a_busy_host_has_one_clock() -> None:
+    """The time of a call is that beside PyTorch's own; rates and shares are of the same one."""
+    floor = TaskFloor(memory_us=4_000.0)
+    cost = TaskCost(input_bytes=1 << 20)
+    reference = replace(REFERENCE, facts=ReferenceFacts(floor=floor, cost=cost))
+    facts = VerdictFacts(median_us=10_500.0)
+    node = replace(NODE, verdict=replace(VERDICT, facts=facts))
+    text = text_of(solve(node=node, reference=reference))
+    assert "Of its 8.49 ms a call the reference's floor is 4 ms, 47%" in text
+
+
+def test_a_debugger_reads_no_idea_of_another_design_that_worked() -> None:
+    """Without its code it helps nothing; one that failed likewise may show the same obstacle."""
+    broken = replace(
+        NODE, score_us=None, verdict=Verdict(verdict=Outcome.WRONG, reason="rows 128-255 differ")
+    )
+    other = replace(PARENT, node=3, parent=1, source="import os\n" * 40, advice="Another design.")
+    words = ("Another design.", "Other tries close to this one")
+    text = text_of(repair(PLAN, node=broken, window=(other,)))
+    assert not any(each in text for each in words)
+    text = text_of(repair(PLAN, node=broken, window=(replace(broken, node=3, advice=words[0]),)))
+    assert all(each in text for each in words)

@@ -112,6 +112,11 @@ class ShownLines:
         )
 
     def _by_quotes(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        if "stop" in match.groupdict():
+            ends = (self._reading(match["start"]), self._reading(match["stop"]))
+            pairs = [(a, b) for a in ends[0] for b in ends[1] if a <= b]
+            if len(pairs) == 1 and 1 in map(len, ends):
+                return pairs[0]  # of a line that stands twice, one is on the wrong side
         first = self._line_of(match["start"])
         if isinstance(first, PlaceProblem):
             return first
@@ -124,11 +129,16 @@ class ShownLines:
             )
         return first, last
 
+    def _reading(self, quote: str) -> list[int]:
+        """Return the lines that read like the quote; blanks do not count."""
+        wanted = quote.split()
+        return [number for number, line in enumerate(self.lines, 1) if line.split() == wanted]
+
     def _line_of(self, quote: str) -> int | PlaceProblem:
-        """Return the one line that reads like the quote; blanks do not count."""
+        """Return the one line that reads like the quote."""
         wanted = " ".join(quote.split())
         plain = [" ".join(line.split()) for line in self.lines]
-        found = [number for number, line in enumerate(plain, start=1) if line == wanted]
+        found = self._reading(quote)
         if len(found) == 1:
             return found[0]
         if found:

@@ -40,7 +40,8 @@ KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     """Yield a section for each attempt of the window that has more than its line of the ledger.
 
-    A coder is shown changes alone: its plan knows the ideas.
+    A coder is shown changes alone: its plan knows the ideas.  A debugger is told of other tries
+    that failed, too: of one that is correct only its code would help.
     """
     room = int(CHANGES_SHARE * _room_for_others(work))
     best = _fastest_view(work)
@@ -49,7 +50,8 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     for entry in work.window:
         change = "" if _is_surpassed(entry, work) else _change(entry, work, room)
         room -= len(change)
-        if not change and (entry.node in told or isinstance(work, Write)):
+        is_told = entry.node in told or isinstance(work, Write)
+        if not change and (is_told or (isinstance(work, Repair) and entry.verdict.is_correct)):
             continue
         title = f"Attempt {len(sections) + 1}: node {entry.node}, {_relation(entry, work)}"
         shown = change or _no_code(entry)
@@ -188,7 +190,7 @@ def _code(best: AttemptView, work: AgentWork, room: int) -> str:
 
 
 def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole: bool) -> str:
-    verdict = node.verdict
+    verdict = _on_one_clock(node)
     if is_whole:
         lines = facts.attempt_lines(verdict, reference, is_node=is_node)
     else:
@@ -207,6 +209,17 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     outcome = outcome if untold_reason(verdict, log) else word
     parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
     return "\n\n".join(part for part in parts if part)
+
+
+def _on_one_clock(node: AttemptView) -> Verdict:
+    """Return the verdict with a host's time as the score has it: of PyTorch's beside it.
+
+    A card's facts stay as they were measured, beside the times of its kernels.
+    """
+    facts = node.verdict.facts
+    if facts is None or facts.device_us is not None or node.score_us is None:
+        return node.verdict
+    return replace(node.verdict, facts=replace(facts, median_us=node.score_us))
 
 
 def untold_reason(verdict: Verdict, log: str) -> str:

@@ -31,6 +31,7 @@ CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candid
 OTHERS = " Repeat no idea of the ledger, done or under way{failed}."
 FAULT = "; of what failed, tell whether the idea or the code was at fault"
 TAKE_OVER = " The change may take over from the fastest."
+OTHER_TRIES = " Other tries close to this one are shown: use what got past the same obstacle."
 FAILED = " It failed as shown there: find the cause first and mend it."
 UNROLL = "`#pragma unroll` can't name a macro, which nvcc leaves as it is: name a `constexpr int`"
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
@@ -93,7 +94,12 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             return Role.CODER, text, CODE_TEMPERATURE
         case Repair():
             form += f"\n\n{UNROLL}." if "#pragma unroll" in shown_source(work) else ""
-            text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
+            text = fill(
+                "compact/debugger.md",
+                advice=quoted(work.plan.advice),
+                others=OTHER_TRIES if [*attempts.window_sections(work)] else "",
+                form=form,
+            )
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
             number, others = str(work.attempt), _others(work)
