@@ -232,3 +232,27 @@ def test_a_long_wait_for_the_model_is_shown_once(tmp_path: Path) -> None:
         "planner-0: waiting for the task's import (5 s; limit 60 s) gelu",
     ]
     reader.close()
+
+
+def test_work_that_no_machine_stays_long_enough_for_is_named(tmp_path: Path) -> None:
+    """Jobs with too short a wall time hand the same work back for ever: a line says so."""
+    sample = Sample(tmp_path, budget=30, status="running")
+    reader = RunReader(tmp_path)
+
+    def end_lease(epoch: int, work: str, seconds: float, outcome: str) -> None:
+        sample.db.execute(
+            "INSERT INTO lease (epoch, work, slot, incarnation, granted, ended, outcome, running)"
+            " VALUES (?, ?, 'evaluator-0@a', 'x', 100.0, ?, ?, 1)",
+            (epoch, work, 100.0 + seconds, outcome),
+        )
+
+    end_lease(1, "gelu/2/confirm", 56.2, "returned")
+    end_lease(2, "gelu/2/confirm", 79.3, "returned")
+    for epoch in (3, 4, 5):
+        end_lease(epoch, "gelu/3/evaluate", 5.0, "lost")
+    assert () == poll(reader).returned
+    end_lease(6, "gelu/2/confirm", 25.1, "returned")
+    (one,) = poll(reader).returned
+    assert "gelu/2/confirm: handed back 3 times, after up to 79 s" in one.line
+    assert "wall time" in one.line
+    reader.close()

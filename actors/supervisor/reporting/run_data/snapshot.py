@@ -233,6 +233,23 @@ class DirectiveState(Value, frozen=True, kw_only=True):
         return f"{what}{by}: {self.state}{made}{reason}"
 
 
+class ReturnedWork(Value, frozen=True, kw_only=True):
+    """Work that was handed back again and again: its workers leave before it ends."""
+
+    work: str
+    times: int
+    longest_s: float  # that a worker had it
+
+    @property
+    def line(self) -> str:
+        """The work and what would help, as one line."""
+        return (
+            f"{self.work}: handed back {self.times} times, after up to {self.longest_s:.0f} s:"
+            " the machines that had it left before it ended; they have to stay for longer (the"
+            " wall time of a batch job)"
+        )
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """The whole run at one moment."""
 
@@ -247,6 +264,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     answered: int = 0  # model calls that a person answered
     tasks: tuple[TaskState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
+    returned: tuple[ReturnedWork, ...] = ()
 
     @property
     def person(self) -> dict[str, int]:
