@@ -16,6 +16,7 @@ from actors.supervisor.reporting.run_data.worker_status import WorkerStatus, wor
 from actors.supervisor.reporting.screens import run_progress
 from actors.supervisor.reporting.screens.live_view import LiveScreen, nodes_to_show
 from actors.supervisor.reporting.screens.screen import PlainScreen
+from protocol.messages import STOPPED_EARLY
 from protocol.settings import Settings
 from protocol.values import Outcome, Verdict
 
@@ -252,7 +253,14 @@ def test_work_that_no_machine_stays_long_enough_for_is_named(tmp_path: Path) -> 
         end_lease(epoch, "gelu/3/evaluate", 5.0, "lost")
     assert () == poll(reader).returned
     end_lease(6, "gelu/2/confirm", 25.1, "returned")
+    sample.db.execute(
+        "INSERT INTO event (at, what, subject, detail)"
+        " VALUES (1.0, 'lease returned', 'gelu/2/confirm', ?)",
+        (f"3bcab0ad5b8a29b8 {STOPPED_EARLY}",),
+    )
     (one,) = poll(reader).returned
-    assert "gelu/2/confirm: handed back 3 times, after up to 79 s" in one.line
-    assert "wall time" in one.line
+    assert (
+        "gelu/2/confirm: handed back 3 times, after up to 79 s: stopped before it ended; its"
+        " machines have to stay for longer (the wall time of a batch job)"
+    ) == one.line
     reader.close()

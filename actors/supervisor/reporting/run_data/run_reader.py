@@ -46,6 +46,9 @@ RETURNED_QUERY = (
     "SELECT work, count(*), max(ended - granted) FROM lease WHERE outcome = 'returned'"
     " GROUP BY work HAVING count(*) >= ?"
 )
+RETURN_REASON_QUERY = (
+    "SELECT detail FROM event WHERE what = 'lease returned' AND subject = ? ORDER BY id DESC"
+)
 EDITS_QUERY = (
     "SELECT one.number, one.parent, one.word, one.advice, one.plan, parent.source, one.source,"
     " one.outside FROM node one LEFT JOIN node parent ON parent.task = one.task"
@@ -330,8 +333,10 @@ def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
 
 
 def _returned(connection: sqlite3.Connection) -> Iterator[ReturnedWork]:
-    for work, times, longest_s in connection.execute(RETURNED_QUERY, (MANY_RETURNS,)):
-        yield ReturnedWork(work=work, times=times, longest_s=longest_s)
+    for work, times, longest_s in connection.execute(RETURNED_QUERY, (MANY_RETURNS,)).fetchall():
+        (detail,) = connection.execute(RETURN_REASON_QUERY, (work,)).fetchone() or ("",)
+        reason = detail.partition(" ")[2]  # after the worker's incarnation
+        yield ReturnedWork(work=work, times=times, longest_s=longest_s, reason=reason)
 
 
 def _directives(connection: sqlite3.Connection) -> Iterator[DirectiveState]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from protocol.directives import VERBS
+from protocol.messages import STOPPED_EARLY
 from protocol.values import Plan, Reference, Value, Verdict
 
 
@@ -234,20 +235,21 @@ class DirectiveState(Value, frozen=True, kw_only=True):
 
 
 class ReturnedWork(Value, frozen=True, kw_only=True):
-    """Work that was handed back again and again: its workers leave before it ends."""
+    """Work that was handed back again and again."""
 
     work: str
     times: int
     longest_s: float  # that a worker had it
+    reason: str = ""  # of the last time
 
     @property
     def line(self) -> str:
-        """The work and what would help, as one line."""
-        return (
-            f"{self.work}: handed back {self.times} times, after up to {self.longest_s:.0f} s:"
-            " the machines that had it left before it ended; they have to stay for longer (the"
-            " wall time of a batch job)"
-        )
+        """The work, and why no result comes of it, as one line."""
+        line = f"{self.work}: handed back {self.times} times, after up to {self.longest_s:.0f} s"
+        line += f": {self.reason}" if self.reason else ""
+        if self.reason == STOPPED_EARLY:
+            line += "; its machines have to stay for longer (the wall time of a batch job)"
+        return line
 
 
 class Snapshot(Value, frozen=True, kw_only=True):
