@@ -46,6 +46,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[SiteGroup]
     update_share: float = 0.0  # in the optimizer of a training step
     regimes: list[Regime] = msgspec.field(default_factory=list)
+    threads: int = 0  # of an operation on a host; 0: on a card
 
     @property
     def fastest_regime(self) -> str:
@@ -233,6 +234,7 @@ def _result(
         outside={name: us / total for name, us in profile.outside.most_common(3)},
         groups=site_groups(model, profile, steps, busy),
         update_share=profile.update_us / total,
+        threads=torch.get_num_threads() if device.type == "cpu" else 0,
     )
 
 
