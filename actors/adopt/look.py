@@ -72,8 +72,8 @@ def look(
     device = device_of(model, batches)
     if len(batches) < 3:
         say(f"{file.path}: batches() gave {len(batches)}; three or more show noise and shapes")
+    _first_run(each_step(file, model, batches), device, file)
     run = steps_of(file, model, batches)
-    _first_run(run, device, file)
     step_ms = median_step_ms(run, device, STEP_S) / len(batches)
     rounds = rounds_of(step_ms, len(batches))
 
@@ -195,12 +195,16 @@ def ms_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
 
 
-def _first_run(run: Callable[[], None], device: torch.device, file: ModelFile) -> None:
-    try:
-        run()
-        synchronize(device)
-    except (Exception, SystemExit) as error:  # the user's model may raise anything
-        raise AdoptError(f"the first step raised {explained(error, file.path)}") from error
+def _first_run(
+    steps: Sequence[Callable[[], object]], device: torch.device, file: ModelFile
+) -> None:
+    for number, step in enumerate(steps):
+        which = f"the step of batch {number}" if number else "the first step"
+        try:
+            step()
+            synchronize(device)
+        except (Exception, SystemExit) as error:  # the user's model may raise anything
+            raise AdoptError(f"{which} raised {explained(error, file.path)}") from error
 
 
 def _refuse_model(file: ModelFile, model: torch.nn.Module) -> NoReturn:
