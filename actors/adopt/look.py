@@ -73,6 +73,7 @@ def look(
     if len(batches) < 3:
         say(f"{file.path}: batches() gave {len(batches)}; three or more show noise and shapes")
     _first_run(each_step(file, model, batches), device, file)
+    file.quality(model)  # a mistake in it is found before anything is spent
     run = steps_of(file, model, batches)
     step_ms = median_step_ms(run, device, STEP_S) / len(batches)
     rounds = rounds_of(step_ms, len(batches))

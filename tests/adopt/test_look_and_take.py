@@ -290,6 +290,14 @@ CONTRACT = {
     "the step of batch 1 raised RuntimeError": (
         "def batches():\n    for size in (4, 3): yield (torch.randn(2, size),), {}"
     ),
+    "quality() raised ValueError: no val.csv": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def quality(model): raise ValueError('no val.csv')"
+    ),
+    "quality() returned a float, expected a dict of numbers": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def quality(model): return 0.5"
+    ),
     "has no function batches()": "del batches",
     "can't be imported: SyntaxError": "def",
     "build() returned a model with a compiled part (0)": (
