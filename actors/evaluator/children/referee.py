@@ -125,7 +125,7 @@ class Referee:
             StashFromArena: lambda order, _: self._stash_from_arena(order),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
             ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
-            ComputeExpected: lambda order, _: self._compute_expected(order),
+            ComputeExpected: lambda order, carried: self._compute_expected(order, carried),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, carried: module_updates.repeat_block(
@@ -196,7 +196,7 @@ class Referee:
         self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
         task = self._task_module
         inputs = task.inputs(order.seed + 1)
-        steady = task.is_deterministic(inputs, None)
+        steady = task.is_deterministic(inputs, None, between=order.seed + 2)
         if not steady and not task.is_deterministic(inputs, order.seed):
             raise UnsuitableTaskError(
                 "Model.forward gives different outputs for the same inputs, parameters and seed: "
@@ -213,6 +213,10 @@ class Referee:
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
+        follows_state = not is_repeated and task_randomness.is_repeated(
+            task, order.seed, updated.keys
+        )
+        task.is_made_anew = not is_repeated and not follows_state
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -220,6 +224,7 @@ class Referee:
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
             is_repeated=is_repeated,
+            follows_state=follows_state,
             updated=updated,
             aliases=self._aliases,
             has_double=task.has_double,
@@ -287,16 +292,18 @@ class Referee:
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
         output = Nest(kind="list", items=order.tensors)
-        before = tensor_bytes.value_of(output, self._stashed[0], self.device)
+        before = tensor_bytes.value_of(output, self._stashed[order.stashed], self.device)
         self._drawn += 1
         inputs = self._timing_memory.dependent_draw(order, before)
         self._rounds[self._drawn] = ReferenceRound(inputs)
         return SlotDrawn(draw=self._drawn, is_changed=())
 
-    def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
+    def _compute_expected(self, order: ComputeExpected, carried: list[int]) -> ExpectedLayout:
         drawn = self._rounds[order.draw]
         task = self._task_module
         if drawn.eager is None:
+            if order.state:
+                module_updates.read_state(task, order.state, carried[0])
             before, start = InputsBefore(drawn.inputs), self._random_start(order)
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)
