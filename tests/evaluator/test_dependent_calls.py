@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import special_corpora
+from corpus.scene import is_credited
 from evaluator_samples import LIMITS
 
 from actors.evaluator.judge import Judge
@@ -38,6 +39,14 @@ def judged(judge: Judge, name: str, corpus: str = "recurrence") -> Verdict:
     return verdict
 
 
+def require_not_credited(verdict: Verdict, accusation: str) -> None:
+    """Require that a cheat is rejected; on a very busy machine, that no interval believes it."""
+    if verdict.verdict is Outcome.REJECTED:
+        assert accusation in verdict.reason
+    else:
+        assert not is_credited(verdict), verdict
+
+
 @pytest.mark.parametrize(
     "corpus",
     [
@@ -56,8 +65,7 @@ def test_calls_that_are_computed_in_windows_are_rejected(
         verdict = judged(thorough_judge, "hostile/computed_in_windows", corpus)
         if verdict.verdict is Outcome.REJECTED:
             break
-    assert verdict.verdict is Outcome.REJECTED, verdict
-    assert "computes calls of a block together" in verdict.reason
+    require_not_credited(verdict, "computes calls of a block together")
 
 
 def test_a_chain_of_calls_that_is_broken_once_is_wrong(thorough_judge: Judge) -> None:
@@ -85,7 +93,7 @@ def test_random_numbers_hide_no_calls_that_are_computed_together(thorough_judge:
         verdict = judged(thorough_judge, "hostile/computed_at_the_end", "dropout")
         if verdict.verdict is Outcome.REJECTED:
             break
-    assert verdict.verdict is Outcome.REJECTED, verdict
+    require_not_credited(verdict, "of a block is not that of its inputs")
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

@@ -1,4 +1,4 @@
-"""The task of the corpus of wide inputs: small steps beside a large input, a view of which returns."""
+"""The task of the corpus of wide inputs: small steps beside a large input, returned as a view."""
 
 import torch
 import torch.nn as nn
