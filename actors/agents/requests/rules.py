@@ -48,6 +48,8 @@ def _precision_notes(task: Task, reference: Reference) -> str:
     is_float32 = "float32[" in reference.inputs or "float" not in reference.inputs
     if not is_float32 or not has_products(task, reference):
         return ""
+    if task.device == "cpu" and "amx" not in reference.device.facts.get("vector", ""):
+        return ""  # lower precisions multiply no faster there
     note = prompts.read("compact/products.md")
     if task.device == "cuda" and _capability(reference) >= FLOAT8:
         note = note.rstrip("\n") + prompts.read("compact/products-float8.md")

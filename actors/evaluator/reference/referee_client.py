@@ -62,6 +62,7 @@ from actors.evaluator.ipc.runner_orders import (
     WriteState,
     WriteTensors,
 )
+from actors.evaluator.reference.call_start import BlockBegin, CallStart
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from protocol.values import Stage, Value
@@ -78,21 +79,6 @@ class DrawnInputs(Value, frozen=True, kw_only=True):
     def set_inputs_order(self, slot: int) -> tuple[SetInputs, list[int]]:
         """Return the order that puts these inputs into a slot."""
         return SetInputs(slot=slot, inputs=self.inputs), [self.buffer]
-
-
-class BlockBegin(Value, frozen=True, kw_only=True):
-    """The state of a candidate's module before a block."""
-
-    names: tuple[str, ...]
-    memory: int  # the descriptor of their bytes
-
-
-class CallStart(Value, frozen=True, kw_only=True):
-    """What decides a call's outputs besides its inputs."""
-
-    seed: int
-    calls_before: int = 0  # from that seed on
-    begin: BlockBegin | None = None  # of those calls, where that decides outputs
 
 
 class RefereeClient:
@@ -137,10 +123,10 @@ class RefereeClient:
 
     def draw(self, kind: InputKind = "plain") -> DrawnInputs:
         """Draw fresh inputs with a fresh secret seed; the caller closes the buffer."""
+        seed = secrets.randbits(62)
         drawn, carried = self._ask(DrawInputs(seed=secrets.randbits(62), kind=kind))
         if not isinstance(drawn, InputsDrawn):
             raise self._failure(drawn)
-        seed = secrets.randbits(62)
         self._starts[drawn.draw] = CallStart(seed=seed)
         return DrawnInputs(number=drawn.draw, inputs=drawn.inputs, buffer=carried[0], seed=seed)
 
@@ -148,11 +134,9 @@ class RefereeClient:
         """Return the layout of a draw's outputs, which are computed now if they were not before."""
         start = self._starts[draw]
         begin = start.begin
+        state = begin.names if begin else ()
         order = ComputeExpected(
-            draw=draw,
-            seed=start.seed,
-            calls_before=start.calls_before,
-            state=begin.names if begin else (),
+            draw=draw, seed=start.seed, calls_before=start.calls_before, state=state
         )
         expected, _carried = self._ask(order, [begin.memory] if begin else [])
         if not isinstance(expected, ExpectedLayout):
@@ -195,11 +179,10 @@ class RefereeClient:
         drawn, _carried = self._ask(DrawFromSlot(slot=slot))
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        if block_seed is None:
-            self._starts[drawn.draw] = CallStart(seed=secrets.randbits(62))
-        else:
+        start = CallStart(seed=secrets.randbits(62))
+        if block_seed is not None:
             start = CallStart(seed=block_seed, calls_before=slot, begin=begin)
-            self._starts[drawn.draw] = start
+        self._starts[drawn.draw] = start
         return drawn
 
     def draw_dependent(
@@ -225,8 +208,8 @@ class RefereeClient:
         drawn, _carried = self._ask(order)
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        start = CallStart(seed=secrets.randbits(62) if seed is None else seed)
-        self._starts[drawn.draw] = start
+        seed = secrets.randbits(62) if seed is None else seed
+        self._starts[drawn.draw] = CallStart(seed=seed)
         return drawn.draw
 
     def prepare_arena(self, size: int) -> int:
@@ -289,11 +272,11 @@ class RefereeClient:
     def _is_unsteady(self, draw: int) -> bool:
         """Whether last digits of the state before a block decide what a draw's call returns."""
         start = self._starts[draw]
-        if start.begin is None:
+        if (begin := start.begin) is None:
             return False
-        names, calls = start.begin.names, start.calls_before
-        order = RepeatBlock(names=names, calls=calls, seed=start.seed, is_control=True)
-        return bool(self._control(order, start.begin.memory).reason)
+        calls, seed = start.calls_before, start.seed
+        order = RepeatBlock(names=begin.names, calls=calls, seed=seed, is_control=True)
+        return bool(self._control(order, begin.memory).reason)
 
     def _control(self, order: RepeatBlock, before: int) -> Compared:
         control, _carried = self._ask(order, [before])

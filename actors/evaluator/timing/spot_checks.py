@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from actors.evaluator.ipc.layout_checks import Layout, total_bytes
 from actors.evaluator.ipc.referee_orders import SlotDrawn
+from actors.evaluator.reference.call_start import BlockBegin
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.reference.referee_client import BlockBegin
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
 from actors.evaluator.timing.timing_policy import POLICY

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from actors.evaluator.ipc.layout_checks import Plain, difference, total_bytes
 from actors.evaluator.ipc.runner_orders import StateWritten, WriteState
+from actors.evaluator.reference.call_start import BlockBegin
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.reference.referee_client import BlockBegin
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.sides import CandidateFaultError, Sides
