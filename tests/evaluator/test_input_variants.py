@@ -52,6 +52,18 @@ def test_structured_inputs_do_not_change(
     assert torch.equal(varied, structured)
 
 
+def test_spikes_are_few_in_some_draws_and_many_in_others() -> None:
+    """A logsumexp of a seventh of its rows was right: with a thousand spikes each part has some."""
+    x = torch.randn(1 << 19)
+    counts = []
+    for seed in range(12):
+        varied = input_variants.vary(x, "spikes", seed)
+        assert isinstance(varied, torch.Tensor)
+        counts.append(int((varied != x).sum()))
+    assert 0 < min(counts) < 40
+    assert max(counts) > 300
+
+
 def test_inputs_from_zero_to_one_get_below_zero() -> None:
     """A candidate without a relu, since inputs are never negative, is wrong on these inputs."""
     changed = input_variants.vary(torch.rand(64, 64), "shifted", 1)
