@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long test-oldest-torch check lint format bench bench-judge chaos doctor clean
+.PHONY: run help test test-long test-oldest-torch check lint format bench bench-judge chaos doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
+
+help:                  ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## /\1\t/p' Makefile | expand -t 20
 
 test: $(READY)         ## the gate: all tests but slow ones and those that need a GPU or a key
 	tests/gate.sh $(BIN)/python
@@ -23,12 +26,12 @@ test-oldest-torch:     ## what users' torch runs (packages, drop-ins), with the 
 
 check: lint test       ## format, lint, types, tests
 
-lint: $(READY)
+lint: $(READY)         ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY)       ## formats the code, and mends what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -41,7 +44,7 @@ bench-judge: $(READY)  ## the judge's figures: candidates a minute, against the 
 chaos: $(READY)        ## whole runs hurt at random, and what was lost: nothing, or it fails
 	$(BIN)/python scripts/chaos.py --minutes 5
 
-doctor: $(READY)
+doctor: $(READY)       ## what this machine has, and what is missing
 	$(BIN)/python scripts/doctor.py
 
 # pip compiles its 10,000 files in one process, compileall in one for each processor; it says no to
@@ -53,5 +56,5 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m compileall -q -j 0 -x '$(NOT_IMPORTED)' $(VENV)/lib > /dev/null 2>&1 || true
 	touch $@
 
-clean:
+clean:                 ## removes .venv and all caches of this folder
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

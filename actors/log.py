@@ -74,9 +74,16 @@ def plain_line(line: EventDict) -> str:
         fields[trace["exc_type"]] = trace["exc_value"]
     work = f"{line['work']}: " if "work" in line else ""
     level = f"{line['level'].upper()} " if line["level"] != "info" else ""
-    values = "".join(f", {key}={value}" for key, value in fields.items() if value is not None)
+    values = "".join(
+        f", {key}={_short(value)}" for key, value in fields.items() if value is not None
+    )
     text = f"{line['timestamp'][11:23]} {level}{work}{line['event']}{values}"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _short(value: object) -> object:
+    """Return a figure with the digits that a person reads; the other file has all of them."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:

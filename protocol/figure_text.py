@@ -24,10 +24,12 @@ def us(microseconds: float) -> str:
 
 
 def rate_text(gb_s: float) -> str:
+    """Return GB/s without the unit: "843.2", "12,300"."""
     return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"
 
 
 def tflops_text(rate: float) -> str:
+    """Return TFLOP/s without the unit: "19.5", "1,979"."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
@@ -41,6 +43,7 @@ def bytes_text(count: float) -> str:
 
 
 def flops_text(count: float) -> str:
+    """Return a number of operations with its unit: "3.2 GFLOP"."""
     for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -66,14 +69,17 @@ def number_text(amount: float) -> str:
 
 
 def precision_name(precision: MatrixPrecision) -> str:
+    """Return how a precision is written: "TF32", "bfloat16"."""
     return PRECISION_NAMES.get(precision, precision)
 
 
 def launches_text(count: int) -> str:
+    """Return "1 launch", "3 launches"."""
     return f"{count} {'launch' if count == 1 else 'launches'}"
 
 
 def dimensions_text(size: tuple[int, int, int]) -> str:
+    """Return the blocks of a grid, or the threads of a block: "128", "32x8"."""
     kept = list(size)
     while len(kept) > 1 and kept[-1] == 1:
         kept.pop()
@@ -81,6 +87,7 @@ def dimensions_text(size: tuple[int, int, int]) -> str:
 
 
 def in_brackets(parts: list[str]) -> str:
+    """Return " (a, b)", or nothing where there are no parts."""
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -148,6 +148,11 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         help="take the modules whose paths match, such as 'layers.*.mlp'; may be repeated",
     )
     parser.add_argument(
+        "--regions",
+        action="store_true",
+        help="also take what a module's forward computes between library calls (inference)",
+    )
+    parser.add_argument(
         "--cap",
         type=_bytes,
         default=2 << 30,

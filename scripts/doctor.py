@@ -30,7 +30,21 @@ from protocol.api_key import api_key_variable
 COMMAND_TIMEOUT_S = 60.0
 SYNCS = 20
 MIN_GIB = 2.0
-NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "anthropic")
+# The dependencies of pyproject.toml; ninja has a line of its own.
+NEEDED = (
+    "torch",
+    "pyzmq",
+    "msgspec",
+    "structlog",
+    "rich",
+    "setproctitle",
+    "anthropic",
+    "httpx2",
+    "jinja2",
+    "sortedcontainers",
+    "nvidia-ml-py",
+    "setuptools",
+)
 
 
 @dataclass(frozen=True)

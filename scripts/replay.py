@@ -30,12 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Compare, print the differences, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
-    from actors.commands import typed_command
+    from actors.commands import typed_command, with_typed_commands
     from actors.exit_status import ExitStatus
 
     parser = OneLineParser(
         prog=typed_command("replay"),
-        description=(__doc__ or "").split("\n\n", 1)[1],
+        description=with_typed_commands(__doc__),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")

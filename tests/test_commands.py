@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from actors.commands import (
     typed_command,
     with_typed_commands,
 )
+from scripts import doctor
 
 TOP = Path(__file__).parents[1]
 
@@ -52,3 +54,10 @@ def test_a_program_that_is_not_on_the_path_is_named_by_its_path(
     assert f"'{program}'" == program_typed(str(program))
     monkeypatch.setenv("PATH", str(program.parent))
     assert "stark" == program_typed(str(program))
+
+
+def test_the_doctor_looks_for_every_dependency() -> None:
+    """A machine on which a run would miss a package is not called ready."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    declared = {each.partition(">=")[0] for each in project["dependencies"]}
+    assert declared == {*doctor.NEEDED, "ninja"}

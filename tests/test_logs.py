@@ -31,13 +31,15 @@ def _close_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_both_files_have_every_event(tmp_path: Path) -> None:
     """`tail -f` shows a line an event in words; a program reads the same one as JSON."""
     log = open_log(tmp_path, "evaluator-0")
-    log.bind(work="gelu/3/evaluate").info("built", how="compiled by c++", seconds=1.25, reason=None)
+    log.bind(work="gelu/3/evaluate").info(
+        "built", how="compiled by c++", seconds=1.25000001, reason=None
+    )
     (line,) = (tmp_path / "logs" / "evaluator-0.log").read_text().splitlines()
     (stored,) = map(json.loads, (tmp_path / "logs" / "evaluator-0.jsonl").read_text().splitlines())
     time, _, text = line.partition(" ")
     assert "gelu/3/evaluate: built, how=compiled by c++, seconds=1.25" == text
     assert stored["timestamp"][11:23] == time
-    assert ("built", "gelu/3/evaluate", "evaluator-0", "info", 1.25) == tuple(
+    assert ("built", "gelu/3/evaluate", "evaluator-0", "info", 1.25000001) == tuple(
         stored[key] for key in ("event", "work", "slot", "level", "seconds")
     )
 

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import msgspec
 import torch
 
+from actors.adopt.call_effects import CallEffects
 from actors.adopt.call_layouts import CallKind, call_kind, layout_of, tensors_of
 from actors.adopt.errors import first_line
-from actors.adopt.model_state import version_of
 from actors.adopt.stage_folder import StageFolder
 from protocol.layouts import Layout, Leaf, Nest
 
@@ -165,13 +165,15 @@ class _CaptureRecorder:
         self._counts[kind, path] += 1
         wanted = tuple(tensor.requires_grad for tensor in tensors_of((args, kwargs)))
         content = {"args": _copied(args), "kwargs": _copied(kwargs)}
-        before = _Effects(module, (args, kwargs))
+        before = CallEffects(module, (args, kwargs))
 
         def finish(output: Any) -> None:
             if not self._writer.has_room(size + sum(each.nbytes for each in tensors_of(output))):
                 return
             layout = layout_of(output)
-            effect = before.found(output)
+            effect = before.found()
+            if not effect and before.shares_memory(output):
+                effect = "its result shares memory with its input"
             content["output"] = _compact(output) if _is_storable(output) else None
             file, stored = self._writer.write(self._name, len(self.sets), content)
             self.sets.append(
@@ -193,65 +195,6 @@ class _CaptureRecorder:
         most = self._kinds.get(kind, 0)
         recorded = sum(count for (each, _), count in self._counts.items() if each == kind)
         return recorded < most and self._counts[kind, path] < -(-most // sites)
-
-
-class _Effects:
-    """What a call changes besides returning its result."""
-
-    def __init__(self, module: torch.nn.Module, given: Any) -> None:
-        self._module = module
-        self._inputs = [(tensor, version_of(tensor)) for tensor in tensors_of(given)]
-        inference = (tensor for tensor, _ in self._inputs if tensor.is_inference())
-        self._copies = [(tensor, tensor.clone()) for tensor in inference]
-        self._given, self._items = given, _items(given)
-        self._random = _random_state()
-        self._attributes = self._state()
-
-    def found(self, output: Any) -> str:
-        """Return the first effect as a clause; "" when there is none."""
-        is_changed = any(version_of(tensor) != version for tensor, version in self._inputs)
-        if is_changed or not all(torch.equal(*pair) for pair in self._copies):
-            return "it changes its input in place"
-        if _items(self._given) != self._items:
-            return "it changes a list or a dict that it is given"
-        if not torch.equal(self._random, _random_state()):
-            return "it draws random numbers"
-        if self._state() != self._attributes:
-            return "it changes its own buffers or attributes"
-        held = {tensor.untyped_storage().data_ptr() for tensor, _ in self._inputs if tensor.numel()}
-        if any(
-            tensor.numel() and tensor.untyped_storage().data_ptr() in held
-            for tensor in tensors_of(output)
-        ):
-            return "its result shares memory with its input"
-        return ""
-
-    def _state(self) -> list[object]:
-        found: list[object] = []
-        for part in self._module.modules():
-            for value in (*part._parameters.values(), *part._buffers.values()):
-                found.append((id(value), -1 if value is None else version_of(value)))
-            for key, value in vars(part).items():
-                if not key.startswith("_"):
-                    size = len(value) if isinstance(value, list | dict | set) else 0
-                    found.append((key, id(value), size))
-        return found
-
-
-def _items(value: Any) -> list[int]:
-    """Return the identities of all items in nested lists, tuples and dicts."""
-    held = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, dict | list | tuple):
-        return [id(value)]
-    return [len(value), *(number for item in held for number in _items(item))]
-
-
-def _random_state() -> torch.Tensor:
-    """Return the state of the generators that a module draws from."""
-    states = [torch.get_rng_state()]
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states.append(torch.cuda.get_rng_state())
-    return torch.cat(states)
 
 
 def _copied(value: Any) -> Any:

@@ -20,6 +20,7 @@ from actors.adopt.call_recorder import calls_ms, recorded_calls
 from actors.adopt.check_result import Check, Trial, changed_figure
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.expected_calls import expected_sites
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.fitted_states import DroppedError, FittedStates
 from actors.adopt.gain_limits import NoGainError, possible_gain, refuse_gain
@@ -69,8 +70,8 @@ class _CheckStage:
         self._longest_s = 0.0  # of what was tried so far
         self._file, record = opened_model(folder)
         self._look = folder.read("look.json", Look, "adopt.py look")
-        taken = folder.read("take.json", Take, "adopt.py take")
-        self._tasks = {task.name: task for task in taken.tasks}
+        self._taken = folder.read("take.json", Take, "adopt.py take")
+        self._tasks = {task.name: task for task in self._taken.tasks}
         self._fit = folder.read("fit.json", Fit, "adopt.py fit")
         self._package = load_package(folder)
         self._model = self._file.build()
@@ -246,7 +247,8 @@ class _CheckStage:
             if self._device.type != "cuda":
                 raise
             self._fitted.only([])
-            call = recorded_call(self._model, task.sites[0], task.cases[0].kind, self._run)
+            site = expected_sites(self._taken, task, [task.cases[0].kind])[0]
+            call = recorded_call(self._model, site.path, site.kinds[0], self._run)
             before = call_cost(call)
             self._fitted.only([task.name])
             words = cost_words(before, call_cost(call), self._look)
@@ -375,24 +377,26 @@ class _CheckStage:
         return {name: (found[0][name] / steps, found[1][name] / steps) for name in groups}
 
     def _calls_of(self, task: TakenTask) -> tuple[dict[str, int], float]:
-        """Return the calls that a winner takes in a pass, by module, and their part of its time."""
+        """Return the calls that a winner takes in a pass, by site, and their part of its time."""
         self._fitted.only([])
         self._state.restore()
+        winner = next(each for each in self._fit.winners if each.name == task.name)
+        cases = [task.cases[number] for number in winner.cases]
+        sites = expected_sites(self._taken, task, [case.kind for case in cases])
         clock = working_seconds if self._device.type == "cpu" else time.perf_counter
         began = clock()
-        sites = {site: [site] for site in task.sites}
-        with recorded_calls(self._model, sites, self._device) as calls:
+        paths = {site.path: [site.path] for site in sites}
+        with recorded_calls(self._model, paths, self._device) as calls:
             self._run()
             synchronize(self._device)
         pass_us = (clock() - began) * 1e6
         expected, spent = dict.fromkeys(task.sites, 0), 0.0
-        winner = next(each for each in self._fit.winners if each.name == task.name)
-        kinds = [task.cases[number].kind for number in winner.cases]
-        for site in task.sites:
-            for each in calls[site].kinds:
-                if each.kind in kinds:
-                    expected[site] += each.calls
-                    spent += sum(each.samples) * each.calls / len(each.samples)
+        for site in sites:
+            for each in calls[site.path].kinds:
+                if each.kind in site.kinds:
+                    expected[site.site] += each.calls
+                    call_us = sum(each.samples) / len(each.samples)
+                    spent += each.calls * (task.proof.times.in_model_us if task.place else call_us)
         return expected, min(spent / pass_us, 1.0)
 
     def _begin(self, names: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from actors.adopt.judged_cases import (
     tensors_of_layouts,
 )
 from actors.adopt.look import opened_model
+from actors.adopt.split_files import SplitFiles
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import Take, TakenTask
 from actors.release.composition import UnreleasableError
@@ -72,6 +73,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[int, ...]
     state: dict[str, str]
     gradients: bool  # the kernel was judged with its backward
+    regions: dict[str, int] = {}  # site -> number of its split, where it is a region
 
 
 def fit(
@@ -102,12 +104,14 @@ def fit(
             f"no winner for any of {len(without)} tasks: run them first, or name a run with --run"
         )
     folder.remove(*LATER_FILES, "fit.json")
-    _write_package(folder, taken.tasks, winners, file.build())
+    _write_package(folder, taken, winners, file.build())
     result = Fit(winners=winners, without=without)
     folder.write("fit.json", result)
+    by_name = {task.name: task for task in taken.tasks}
     for winner in winners:
         alone = f"{winner.speedup:.2f}× alone" if winner.speedup else "its gain is not known"
-        say(f"fitted: {winner.name} into {len(winner.sites)} modules, {alone}")
+        places = "regions" if by_name[winner.name].place else "modules"
+        say(f"fitted: {winner.name} into {len(winner.sites)} {places}, {alone}")
     for name in without:
         say(f"without a winner: {name}")
     return result
@@ -224,6 +228,7 @@ def package_texts() -> dict[str, str]:
     places = {
         "call_layouts.py": own.joinpath("call_layouts.py"),
         "equal_values.py": resources.files("actors.release.guard").joinpath("equal_values.py"),
+        "split_forward.py": own.joinpath("split_forward.py"),
         "__init__.py": own.joinpath("runtime.py"),
     }
     return {name: place.read_text(encoding="utf-8") for name, place in places.items()}
@@ -247,7 +252,7 @@ def _for_several_instances(text: str) -> str:
 
 def _write_package(
     folder: StageFolder,
-    tasks: Sequence[TakenTask],
+    taken: Take,
     winners: Sequence[FittedWinner],
     model: torch.nn.Module,
 ) -> None:
@@ -257,7 +262,8 @@ def _write_package(
     for name, text in package_texts().items():
         folder.write_text(f"{UNFINISHED}/{name}", text)
     structure = load_package(folder, UNFINISHED).structure
-    by_name = {task.name: task for task in tasks}
+    by_name = {task.name: task for task in taken.tasks}
+    splits = SplitFiles(folder, UNFINISHED, model, structure)
     sites = []
     for number, winner in enumerate(winners):
         task = by_name[winner.name]
@@ -271,15 +277,16 @@ def _write_package(
                 name=task.name,
                 module=module,
                 sites=task.sites,
-                structure=structure(model.get_submodule(task.sites[0])),
+                structure="" if task.place else structure(model.get_submodule(task.sites[0])),
                 layouts=tuple(task.cases[number].kind.layout for number in winner.cases),
                 results=tuple(task.cases[number].output for number in winner.cases),
                 inputs=task.inputs,
                 outputs=task.outputs,
                 state=task.state,
                 gradients=task.gradients,
+                regions=splits.numbers(taken, task.sites) if task.place else {},
             )
         )
-    folder.write(f"{UNFINISHED}/sites.json", {"winners": sites})
+    folder.write(f"{UNFINISHED}/sites.json", {"winners": sites, "splits": splits.records})
     shutil.rmtree(package, ignore_errors=True)
     unfinished.rename(package)

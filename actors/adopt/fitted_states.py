@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ class FittedStates:
     def __init__(self, package: Any, model: torch.nn.Module) -> None:
         """`package`: the imported `stark_fitted`."""
         self._package, self._model = package, model
-        self._held: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        self._splits: dict[str, Any] = {}  # path -> a forward in parts: winners share it
+        self._held: dict[str, list[Callable[[], None]]] = {}
 
     def only(self, names: Iterable[str]) -> None:
         """Have exactly these winners in the model; a winner is set up once."""
@@ -30,8 +31,8 @@ class FittedStates:
         for name in names:
             if name not in self._held:
                 self._held[name] = self._placed(name)
-            for place, entries in self._held[name]:
-                place.update(entries)
+            for put in self._held[name]:
+                put()
 
     def misses(self, name: str, expected: Mapping[str, int]) -> str:
         """Return which module's kernel ran less often than `expected` since it was set up.
@@ -57,9 +58,23 @@ class FittedStates:
         counts = self._package.report(self._model).values()
         return sum(each["kernel"] for each in counts if each["winner"] == name)
 
-    def _placed(self, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        placed = self._package.fit(self._model, only=[name])
+    def _placed(self, name: str) -> list[Callable[[], None]]:
+        """Fit a winner; return functions that put it in again."""
+        placed = self._package.fit(self._model, only=[name], splits=self._splits)
         if not placed:
             raise DroppedError("none of its modules is in the model that build() returns")
-        found = [vars(self._model.get_submodule(path)) for path in placed]
-        return [(place, {key: place[key] for key in self._package.KEYS}) for place in found]
+        return [self._put(path) for path in placed]
+
+    def _put(self, path: str) -> Callable[[], None]:
+        owner, _, name = path.rpartition(".")
+        split = self._splits.get(owner)
+        is_region = split is not None and name in split.known
+        site = vars(self._model.get_submodule(owner if is_region else path))
+        entries = {key: site[key] for key in self._package.KEYS}
+
+        def put() -> None:
+            site.update(entries)
+            if split is not None and is_region:
+                split.use(name)
+
+        return put

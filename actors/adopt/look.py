@@ -19,7 +19,6 @@ from actors.adopt.site_groups import SiteGroup, site_groups
 from actors.adopt.stage_folder import ModelRecord, StageFolder, file_hash
 
 LATER_FILES = ("report.md", "check.json", "fit.json", "take.json")  # the last one first
-REGIMES = ("eager", "compile", "cudagraph")
 ROUNDS = 3  # of all batches, where these are looked at
 LONG_MS = 5_000.0  # of a round: one has to do
 STEP_S = 2.0  # for the median time of a step

@@ -32,6 +32,7 @@ class SiteGroup(msgspec.Struct, frozen=True, kw_only=True):
     operations: float  # a call
     ceiling: float  # the step's speed-up if they took no time at all
     is_chosen: bool = False  # `take` makes a task of it
+    place: str = ""  # of a region of a forward: where the first one is
 
     @property
     def free_share(self) -> float:

@@ -214,6 +214,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         patterns=tuple(arguments.at),
         cap=arguments.cap,
         max_gap=arguments.max_gap,
+        regions=arguments.regions,
     )
 
 

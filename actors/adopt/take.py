@@ -17,7 +17,9 @@ from actors.adopt.look import Look, each_step, opened_model, rounds_of, steps_of
 from actors.adopt.model_file import Batch, ModelFile, device_of
 from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.operation_text import UntranslatableError
+from actors.adopt.region_taking import InsertedSplits, RegionSearch, not_split
 from actors.adopt.site_groups import SiteGroup, chosen_paths
+from actors.adopt.split_forward import Split
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_results import has_backward
 from actors.adopt.taken_tasks import NotTaken, Options, Take, TakenTask
@@ -103,12 +105,16 @@ class _TakeStage:
         self._maker = TaskMaker(folder, options, steps, self._writer, self._rounds)
         self._tasks: list[TakenTask] = list(before.tasks) if before else []
         self._not_taken: list[NotTaken] = list(before.not_taken) if before else []
+        self._splits: list[Split] = list(before.splits) if before else []
         self._writer.bytes = before.captured_bytes if before else 0
 
     def run(self, say: Callable[[str], None]) -> Take:
-        """Take groups, and the parts of those that can't be taken."""
+        """Take regions where they are asked for, then groups, and the parts of refused ones."""
+        asked_for = self._asked_for() if self._options.patterns else []
+        if self._options.regions:
+            self._take_regions(say)
         chosen = (group for group in self._look.groups if group.is_chosen)
-        self._take(self._asked_for() if self._options.patterns else self._ordered(chosen), say)
+        self._take(asked_for or self._ordered(chosen), say)
         self._tasks = [
             msgspec.structs.replace(task, has_parts=self._has_parts(task)) for task in self._tasks
         ]
@@ -135,10 +141,30 @@ class _TakeStage:
             not_taken=self._not_taken,
             captured_bytes=self._writer.bytes,
             is_cap_reached=self._writer.is_full,
+            splits=self._splits,
         )
+
+    def _take_regions(self, say: Callable[[str], None]) -> None:
+        """Take regions of the forwards that are worth it."""
+        search = RegionSearch(self._model, self._look)
+        parents = search.parents(self._is_asked_for, self._options.min_share)
+        inserted = InsertedSplits(search, self._model, self._steps)
+        try:
+            for parent, reason in inserted.put_in(parents).items():
+                self._not_taken.append(not_split(parent, reason))
+                say(f"not taken: {self._not_taken[-1].name} (×{len(parent.sites)}): {reason}")
+            groups = self._ordered(inserted.groups(self._look, self._rounds))
+            self._round(groups[: self._options.top], say)
+            for group in groups[self._options.top :]:
+                self._refuse(group, f"{len(self._tasks)} other tasks promise more (--top)")
+        finally:
+            inserted.take_out()
+        taken = {site for task in self._tasks for site in task.sites}
+        self._splits = [split for split in inserted.splits if not taken.isdisjoint(split.paths)]
 
     def _take(self, waiting: list[SiteGroup], say: Callable[[str], None]) -> None:
         """Take groups, and the parts of those that can't be taken."""
+        waiting = self._beside_regions(waiting)
         while waiting and not self._limit.is_over:
             room = self._options.top - len(self._tasks)
             if room <= 0:
@@ -169,7 +195,9 @@ class _TakeStage:
         return found
 
     def _is_asked_for(self, site: str) -> bool:
-        return any(fnmatch.fnmatchcase(site, pattern) for pattern in self._options.patterns)
+        return not self._options.patterns or any(
+            fnmatch.fnmatchcase(site, pattern) for pattern in self._options.patterns
+        )
 
     def _outermost(self, waiting: list[SiteGroup]) -> tuple[list[SiteGroup], list[SiteGroup]]:
         """Return the groups that are decided now, and those with a module inside of one of them.
@@ -183,6 +211,27 @@ class _TakeStage:
         inner = [group for group in waiting if any(s.startswith(outer) for s in group.sites)]
         ready = [group for group in waiting if group not in inner]
         return (ready, inner) if ready else (waiting[:1], waiting[1:])  # each inside of another
+
+    def _beside_regions(self, groups: list[SiteGroup]) -> list[SiteGroup]:
+        """Return the groups without modules that regions leave no room for; note those.
+
+        The parts of a module that has regions, or that is around one, may still be tasks.
+        """
+        found, waiting = [], list(groups)
+        while self._splits and waiting:
+            group = waiting.pop(0)
+            around = [site for site in group.sites if any(s.is_in(site) for s in self._splits)]
+            inside = [
+                site for site in group.sites if any(s.has_inlined(site) for s in self._splits)
+            ]
+            if around:
+                self._refuse(group.of_sites(tuple(around)), "regions of it are tasks")
+                waiting += [] if self._options.patterns else self._ordered(self._inside(around))
+            elif inside:
+                self._refuse(group.of_sites(tuple(inside)), "it is in regions that are tasks")
+            rest = tuple(site for site in group.sites if site not in {*around, *inside})
+            found += [group.of_sites(rest)] if rest else []
+        return [*found, *waiting]
 
     def _outside_of_tasks(self, groups: Iterable[SiteGroup]) -> Iterator[SiteGroup]:
         """Yield the groups with their modules that are not inside of a task's modules."""
@@ -214,7 +263,7 @@ class _TakeStage:
 
     def _has_parts(self, task: TakenTask) -> bool:
         """Whether modules inside of a task's would be worth a task, too."""
-        if self._options.patterns:
+        if self._options.patterns or task.place:
             return False
         return any(not self._too_little(group) for group in self._inside(task.sites))
 

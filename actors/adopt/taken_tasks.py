@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from actors.adopt.call_layouts import CallKind
+from actors.adopt.split_forward import Split
 from actors.adopt.task_proof import Proof
 from protocol.layouts import Layout
 
@@ -34,6 +35,7 @@ class TakenTask(msgspec.Struct, frozen=True, kw_only=True):
     weights_sha256: str  # of the first site's parameters and buffers
     proof: Proof
     has_parts: bool = False  # modules inside of it would be worth a task, too
+    place: str = ""  # of a region of a forward: where the first site is; "" for a module
     part_of: tuple[str, ...] = ()  # tasks without a winner, whose parts these modules are
 
     @property
@@ -57,6 +59,15 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
     not_taken: list[NotTaken]
     captured_bytes: int
     is_cap_reached: bool
+    splits: list[Split] = msgspec.field(default_factory=list)  # modules with regions that are tasks
+
+    def split_of(self, site: str) -> tuple[Split, str] | None:
+        """Return the split and the name of a region; None for a module."""
+        for split in self.splits:
+            for name in split.regions:
+                if split.path(name) == site:
+                    return split, name
+        return None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,3 +78,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...] = ()
     cap: int = 2 << 30
     max_gap: float = 0.2
+    regions: bool = False  # of forwards with library calls are tasks, too

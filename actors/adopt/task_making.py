@@ -120,6 +120,7 @@ class TaskMaker:
             free_share=group.free_share * part,
             weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
             proof=proof,
+            place=group.place,
         )
 
     def _check_kind(
@@ -158,9 +159,10 @@ class TaskMaker:
         first = captures[0]
         call = load_capture(self._folder.path, first, self._device)
         tensors = list(tensors_of((call["args"], call["kwargs"])))
+        place = f"A region of a forward: the first one is {group.place}.\n" if group.place else ""
         about = (
             f"{group.class_name}, ×{len(group.sites)} in the model, called with"
-            f" {describe_call(most.kind)}.\n\n"
+            f" {describe_call(most.kind)}.\n{place}\n"
             "Shapes, dtypes and ranges are measured, values are drawn.\n"
         )
         texts: dict[str, TaskText] = {}

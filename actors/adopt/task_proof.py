@@ -109,10 +109,10 @@ def compare(
         again += _gradients(of_module, leaves)
         first += _gradients(of_task, leaves)
         second += _gradients(of_task, leaves)
-    return _proof(expected, again, first, second)
+    return proof_of(expected, again, first, second)
 
 
-def _proof(
+def proof_of(
     expected: Sequence[torch.Tensor],
     again: Sequence[torch.Tensor],
     first: Sequence[torch.Tensor],

@@ -1,6 +1,6 @@
 """One agent process: `python -m actors.agents --role planner --connect ADDR --slot planner-0`.
 
-The supervisor starts it in the run directory.  Exit status 2, with one line, for settings or a
+The supervisor starts it in the run folder.  Exit status 2, with one line, for settings or a
 model that can't be used; otherwise the status of the actor's loop.
 """
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one agent until the coordinator or a signal ends it; return the exit status."""
     parser = OneLineParser(prog="python -m actors.agents", description=__doc__)
     parser.add_argument("--role", required=True, choices=[str(role) for role in AGENT_ROLES])
-    parser.add_argument("--config", type=Path, help="settings (stark.toml in the run directory)")
+    parser.add_argument("--config", type=Path, help="settings (stark.toml in the run folder)")
     add_identity_arguments(parser)
     parsed = parser.parse_args(arguments)
     try:

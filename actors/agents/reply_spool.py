@@ -1,6 +1,6 @@
 """The spool: replies on local disk between the model and the coordinator's acknowledgement.
 
-A reply is written here before anything else uses it.  All agents of one run directory share the
+A reply is written here before anything else uses it.  All agents of one run folder share the
 spool: if an agent is killed, the agent that gets the work next finds the reply here and does not
 buy it again.
 """

@@ -134,7 +134,7 @@ def _add_task_arguments(parser: OneLineParser) -> None:
         type=lambda text: tuple(text.split(",")),
         default=(),
         metavar="WORD",
-        help="judge the task in this dtype: bfloat16, float16, float32 or float64",
+        help="judge the task in this dtype: float16, bfloat16, float32, float64, or several",
     )
     parser.add_argument(
         "--backward", action="store_true", help="judge forward and backward, as one call"

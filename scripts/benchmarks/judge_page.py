@@ -85,16 +85,18 @@ The judge (`python -m actors.evaluator`, and each evaluator of a run) is describ
 A figure is the time of a block of calls, each on inputs of its own that a trusted process wrote
 before, less what a block takes besides its calls, divided by the calls.  The judge's clock runs
 from the moment in which a frozen process goes on until it has answered, is frozen again, and a card
-has nothing left to do.  Reference and candidate are timed in turn (A B B A), and the interval is
-that of the median of the groups' ratios.  Honest kernels are also timed by CUDA events (a host's
+has nothing left to do.  Reference and candidate are timed in turn (A B B A).  The ratio is the
+median of the groups' ratios, and its interval that of signed ranks, of fewer than eight groups that
+of Student's t.  Honest kernels are also timed by CUDA events (a host's
 clock on a host) around the same calls, in their own process, and by a process apart after each
 group, whose interval says how much the machine's speed changed in between.  How far off the judge
 is, is the median over the groups.
 [Decision 081](decisions/081-one-figure-from-trusted-inputs.md) has the reasons, and so have
 [100](decisions/100-what-a-block-takes-besides-its-calls.md),
 [111](decisions/111-blocks-of-few-calls-and-late-answers.md),
-[112](decisions/112-values-of-calls-differ.md) and
-[119](decisions/119-the-same-calls-by-their-own-clock.md).
+[112](decisions/112-values-of-calls-differ.md),
+[119](decisions/119-the-same-calls-by-their-own-clock.md) and
+[159](decisions/159-blocks-are-ordered-and-begin-by-lot.md).
 
 This page is the output of `python -m scripts.benchmarks.judge_page` on one commit.  Nothing in it
 is selected or corrected by hand: the commit decides the order of the honest kernels, so those that

@@ -18,9 +18,9 @@ def silent(line: str) -> None:
     """Take a line for the user."""
 
 
-def options(*patterns: str) -> Options:
+def options(*patterns: str, regions: bool = False) -> Options:
     """Return options that take the modules of these patterns, however little they may bring."""
-    return Options(min_share=0.0, max_gap=1e6, patterns=patterns)
+    return Options(min_share=0.0, max_gap=1e6, patterns=patterns, regions=regions)
 
 
 def looked_at(file: Path, folder: Path, batches: int) -> StageFolder:
@@ -33,8 +33,8 @@ def looked_at(file: Path, folder: Path, batches: int) -> StageFolder:
     return made
 
 
-def take_quickly(made: StageFolder, *patterns: str) -> Take:
-    """Take the modules of these patterns, timed for a moment."""
+def take_quickly(made: StageFolder, *patterns: str, regions: bool = False) -> Take:
+    """Take the modules of these patterns, or regions of them, timed for a moment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
-        return take(made, options(*patterns), silent)
+        return take(made, options(*patterns, regions=regions), silent)

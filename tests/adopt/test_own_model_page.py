@@ -32,9 +32,10 @@ LAX = {  # a shared machine: other times than the page's defaults
 
 
 def test_the_page_has_a_command_for_each_stage() -> None:
-    """All of it first; then look, take, a run, fit and check, in this order."""
+    """All of it first; then look, take, a run, fit and check, in this order; then take again."""
     words = [shlex.split(command) for command in COMMANDS]
-    assert ["all", "look", "take", "--task", "fit", "check"] == [word[2] for word in words]
+    assert ["all", "look", "take", "--task", "fit", "check", "take"] == [word[2] for word in words]
+    assert "--regions" in words[-1]
 
 
 @pytest.mark.long

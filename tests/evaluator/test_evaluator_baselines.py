@@ -52,6 +52,18 @@ def test_another_task_measures_again(store: BaselineCache) -> None:
     assert store.find(other, HERE) is None
 
 
+def test_times_of_another_measuring_method_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times that were measured without priority do not outlive the repair."""
+    store = BaselineCache(tmp_path)
+    monkeypatch.setattr(baseline_cache, "VERSION", baseline_cache.VERSION - 1)
+    store.store(TASK, HERE, KEPT)
+    assert KEPT == store.find(TASK, HERE)
+    monkeypatch.undo()
+    assert store.find(TASK, HERE) is None
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.evaluator.timing import intervals, lots, timing_statistics
+from actors.evaluator.timing import block_randomization, intervals, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.net_time import (
     BlockTimes,
@@ -110,14 +110,14 @@ def bursts(rng: random.Random, groups: int) -> list[list[float]]:
 def test_a_program_that_comes_and_goes_moves_no_interval_off_the_truth(
     seed: int, count: int
 ) -> None:
-    """Of a module against itself: the lot of the order makes chance of whatever happens."""
+    """Of a module against itself: the random order makes chance of whatever happens."""
     rng = random.Random(seed)
     off = []
     for _repetition in range(300):
         groups = []
         for times in bursts(rng, count):
             sides: dict[str, list[float]] = {"reference": [], "candidate": []}
-            order = [side for half in lots.order() for side in half]
+            order = [side for half in block_randomization.group_order() for side in half]
             for side, us in zip(order, times, strict=True):
                 sides[side].append(us)
             groups.append(
@@ -138,7 +138,9 @@ def beside_turns(rng: random.Random, work_ms: float) -> float:
     What comes before the block's pause ends when a turn of the other program does.
     """
     theirs, ours = 2.4, 2.0
-    begin = (theirs + 1e3 * lots.pause_s(on_host=False) + rng.uniform(0, 0.2)) % (theirs + ours)
+    begin = (theirs + 1e3 * block_randomization.pause_s(on_host=False) + rng.uniform(0, 0.2)) % (
+        theirs + ours
+    )
     waited = max(0.0, theirs - begin)
     first = ours - max(0.0, begin - theirs)
     return waited + work_ms + theirs * math.ceil(max(0.0, work_ms - first) / ours)
@@ -147,7 +149,7 @@ def beside_turns(rng: random.Random, work_ms: float) -> float:
 @settings(max_examples=5)
 @given(st.integers(0, 10**6), st.sampled_from([(46, 52), (82, 82), (100, 135)]))
 def test_turns_of_a_card_move_no_interval_off_the_truth(seed: int, calls: tuple[int, int]) -> None:
-    """A block takes a turn more or less, and the lot of its begin makes that chance.
+    """A block takes a turn more or less, and its random begin makes that chance.
 
     Blocks that began at the same moment of the turns had 19 % between two sides with blocks of 46
     and 52 calls of the same module, in all groups.

@@ -184,6 +184,7 @@ def test_less_fusion_and_cuda_have_a_backward_too(bench: Bench, fusion: str, bac
         ("return F.gelu(self.lin(x))", "the derivative of what PyTorch computes"),
         ("a, b = x.chunk(2, -1)\nreturn a * torch.sigmoid(b)", "the derivative of a slice"),
         ("return {'y': x.exp()}", "a backward has rules for tensors"),
+        ("return torch.unique(x.exp() * 2)", "needs a tensor whose shape is not known"),
     ],
 )
 def test_what_has_no_rule_is_named(forward: str, reason: str) -> None:

@@ -57,7 +57,7 @@ class ModelNew(nn.Module):
         x, y, weight, bias = (t.detach() for t in (x, y, self.lin.weight, self.lin.bias))
         return torch.relu(x @ weight.t() + bias) * self.slope * {scale} + y
 """
-# Keeps what it made of the first weights: right in one module, wrong as a function.
+# Keeps what it made of the first weights: right until a module has others.
 KEEPING_KERNELS = """\
 import torch
 from torch import nn

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from package_samples import PLAIN_KERNELS, winner_file
+from package_samples import KEEPING_KERNELS, PLAIN_KERNELS, winner_file
 
 from actors.ship import battery_process, stages
 from actors.ship.errors import ShipError
@@ -170,3 +170,12 @@ def test_wrong_kernels_are_not_shipped(tmp_path: Path) -> None:
     done.stdout = ""
     refused(done, 1, "gate, values", "the error is")
     assert ["gate.py"] == [path.name for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.long
+def test_kernels_that_keep_the_first_weights_are_not_shipped(tmp_path: Path) -> None:
+    """They are right until a module gets other weights, which a judge's process never does."""
+    winner_file(tmp_path, KEEPING_KERNELS)
+    done = ship(tmp_path, "gate.py", "--name", "g")
+    done.stdout = ""
+    refused(done, 1, "gate, state", "the error is")

@@ -122,6 +122,14 @@ def test_a_second_look_that_failed_confirms_nothing(tmp_path: Path) -> None:
     assert formatting.best_line(look(sample).tasks[0]).endswith("it could not be judged again")
 
 
+def test_an_interval_that_says_nothing_is_told_as_that() -> None:
+    """On a busy machine three groups give intervals such as 0.00 to 94872.80."""
+    measured = Verdict(verdict=Outcome.CORRECT, speedup=1.63, speedup_ci95=(0.002, 94872.8))
+    assert "1.63× (wider than 100-fold)" == formatting.speedup(measured)
+    narrow = replace(measured, speedup_ci95=(0.02, 1.96))
+    assert "1.63× (0.02–1.96)" == formatting.speedup(narrow)
+
+
 def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_path: Path) -> None:
     """Other tools read these keys; a figure that was not measured is null, never 0."""
     sample = Sample(tmp_path)

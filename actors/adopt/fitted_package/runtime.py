@@ -36,10 +36,11 @@ _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
 
 
-def fit(model, only=None, verbose=False):
-    """Put the winners into `model`; return the paths of the modules that have one.
+def fit(model, only=None, verbose=False, splits=None):
+    """Put the winners into `model`; return the paths of the modules and regions that have one.
 
-    `only`: names of winners.  Called twice, it does nothing the second time.
+    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: path ->
+    SplitForward, made before for modules whose forward runs in parts.
     """
     record = json.loads(Path(__file__).with_name("sites.json").read_text())
     placed = []
@@ -47,7 +48,11 @@ def fit(model, only=None, verbose=False):
         if only is not None and winner["name"] not in only:
             continue
         for path in winner["sites"]:
-            reason = _place(model, path, winner)
+            if path in winner.get("regions", ()):
+                split = record["splits"][winner["regions"][path]]
+                reason = _place_region(model, path, winner, split, {} if splits is None else splits)
+            else:
+                reason = _place(model, path, winner)
             if not reason:
                 placed.append(path)
             elif verbose:
@@ -64,17 +69,18 @@ def unfit(model):
             for key in KEYS:
                 del module.__dict__[key]
             module.__dict__.update(fitted.replaced)
+            fitted.leave()
             freed.append(path)
     return freed
 
 
 def report(model):
-    """Return path -> {"winner", "kernel", "original", "reasons"} of all fitted modules."""
+    """Return path -> {"winner", "kernel", "original", "reasons"} of all fitted places."""
     found = {}
     for path, module in model.named_modules():
         fitted = vars(module).get("forward")
         if isinstance(fitted, FittedForward):
-            found[path] = fitted.counts()
+            found.update(fitted.reports(path))
     return found
 
 
@@ -86,6 +92,12 @@ class FittedForward:
         self.replaced = {key: vars(site)[key] for key in KEYS if key in vars(site)}
         own = self.replaced.get("forward") or type(site).forward.__get__(site)
         self.__signature__ = inspect.signature(own)
+        self.start(winner, winner["state"])
+        self.parts = _parts(site)
+        self.forwards = [(kind, kind.forward) for kind in {type(part) for part in site.modules()}]
+
+    def start(self, winner, state):
+        """Read a winner's record.  `state`: the winner's tensors -> their paths in the module."""
         self.winner = winner["name"]
         self.layouts = [as_tuples(layout) for layout in winner["layouts"]]
         self.flat = [flat_specs(layout) for layout in self.layouts]
@@ -93,16 +105,13 @@ class FittedForward:
         self.gradients = winner["gradients"]  # the kernel has its backward
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
-        self.state = winner["state"]
+        self.state = state
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.twin = None
         self.guard = None  # of a winner that a run wrote
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
-        self.parts = _parts(site)
-        self.forwards = [(kind, kind.forward) for kind in {type(part) for part in site.modules()}]
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
-        self.number = next(_numbers)
-        _fitted[self.number] = self
+        self.number = registered(self)
         self.constant_misfit = _constant_misfit(self.number)
 
     def original(self, *args, **kwargs):
@@ -136,11 +145,15 @@ class FittedForward:
             else:
                 self.kernel_calls += 1
                 return self.nested(result, number)
+        self.count(reason)
+        return self.original(*args, **kwargs)
+
+    def count(self, reason):
+        """Count a call of the original."""
         self.original_calls += 1
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = "others"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        return self.original(*args, **kwargs)
 
     def fitting(self, given):
         """Return ("", the call's tensors, which layout it has), or (why it has none, [], -1)."""
@@ -228,6 +241,13 @@ class FittedForward:
                 reasons[reason] = reasons.get(reason, 0) + count
         return {"winner": self.winner, "kernel": kernel, "original": original, "reasons": reasons}
 
+    def reports(self, path):
+        """Yield the path and the calls of what has a kernel here."""
+        yield path, self.counts()
+
+    def leave(self):
+        """Take no part any more: the module has its own forward back."""
+
     def reduced(self, protocol):
         """Return what copies and pickles of the module are made of: the module as it was."""
         made = type(self.site).__reduce_ex__(self.site, protocol)
@@ -244,8 +264,41 @@ class FittedForward:
         replica.__dict__.update(self.replaced)
         return replica
 
+    def own(self):
+        """Return what the module has of its own while it is fitted."""
+        return dict(zip(KEYS, (self, self.reduced, self.replicated, self.refuse_script)))
+
     def refuse_script(self):
         raise RuntimeError("torch.jit.script takes no fitted module: call unfit(model) before it")
+
+
+def registered(forward):
+    """Return a number for a forward, by which a compiler can name it."""
+    number = next(_numbers)
+    _fitted[number] = forward
+    return number
+
+
+def _place_region(model, path, winner, record, splits):
+    """Fit one region of a module's forward; return why not, or ""."""
+    from .split_forward import SplitForward
+
+    owner, _, name = path.rpartition(".")
+    try:
+        site = model.get_submodule(owner)
+    except AttributeError:
+        return "the model has no such module"
+    placed = vars(site).get("forward")
+    if not isinstance(placed, SplitForward):
+        if isinstance(placed, FittedForward):
+            return "the whole module has a kernel"
+        if structure(site) != record["structure"]:
+            return "it is not the module that the winner was made for"
+        placed = splits.get(owner) or SplitForward(site, record)
+        splits[owner] = placed
+        site.__dict__.update(placed.own())
+    placed.add(name, winner)
+    return ""
 
 
 def _place(model, path, winner):
@@ -258,9 +311,7 @@ def _place(model, path, winner):
         return ""
     if structure(site) != winner["structure"]:
         return "it is not the module that the winner was made for"
-    fitted = FittedForward(site, winner)
-    own = (fitted, fitted.reduced, fitted.replicated, fitted.refuse_script)
-    site.__dict__.update(zip(KEYS, own))
+    site.__dict__.update(FittedForward(site, winner).own())
     return ""
 
 

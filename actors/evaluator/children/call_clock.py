@@ -12,6 +12,22 @@ from protocol.values import DeviceKind
 UNCLOCKED_SHARE = 2  # one call in so many comes before a side's own clock
 
 
+class CardWaker:
+    """Has the card do something for this process at the beginning of each block."""
+
+    def __init__(self, device: DeviceKind) -> None:
+        self._on_card = device == "cuda"
+        self._tick: torch.Tensor | None = None
+
+    def wake(self) -> None:
+        """Return once the card has turned to this process; on a host there is nothing to do."""
+        if self._on_card:
+            if self._tick is None:
+                self._tick = torch.zeros(1, device="cuda")
+            self._tick.zero_()
+            torch.cuda.synchronize()
+
+
 class CallClock:
     """How long the calls of a block take once they go on, by this process's own clock.
 
@@ -20,8 +36,6 @@ class CallClock:
     says here tells the judge how much that is.  The first half of the calls is left out: calls
     that are little more than a launch are slower by a tenth until the caches have their code again.
     """
-
-    _tick: torch.Tensor | None = None
 
     def __init__(self, device: DeviceKind, calls: int) -> None:
         """`calls`: of the block."""
@@ -33,14 +47,6 @@ class CallClock:
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             for _ in self._times_s * self._on_card
         ]
-
-    def wake_card(self) -> None:
-        """Have the card do something for this process, in each block."""
-        if self._on_card:
-            if CallClock._tick is None:
-                CallClock._tick = torch.zeros(1, device="cuda")
-            CallClock._tick.zero_()
-            torch.cuda.synchronize()
 
     def begin(self) -> None:
         """Note that the calls before the first one on the clock are launched, or done on a host."""

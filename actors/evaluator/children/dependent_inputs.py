@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.input_slots import write_slot
 from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, Layout, offsets, slot_bytes
 
 WORD = torch.int64
@@ -56,8 +57,7 @@ def chosen(
 
 def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
     slot = torch.zeros(slot_bytes(layout), dtype=torch.uint8, device=device)
-    for begin, raw in zip(offsets(layout, SLOT_ALIGNMENT), raws, strict=False):
-        slot[begin : begin + raw.numel()] = raw
+    write_slot(slot, layout, raws)
     return slot.view(WORD)
 
 

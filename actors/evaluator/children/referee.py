@@ -20,18 +20,14 @@ from actors.evaluator.children.output_difference import ComparedOutput, describe
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
-from actors.evaluator.children.task_module import TaskModule, require_transferable
+from actors.evaluator.children.task_module import TaskModule, require_comparable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import (
-    InputsBefore,
-    clone,
-    to_buffer,
-)
+from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, to_buffer
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
-from actors.evaluator.ipc.layout_checks import Nest, tensor_leaves
+from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
@@ -100,8 +96,11 @@ class Referee:
         self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
-        # A handler returns an answer, an answer with its descriptors, or None for `Done`.
-        self._handlers: dict[type[Order], Callable[[Any, list[int]], Answer]] = {
+        self._handlers = self._handlers_by_order()
+
+    def _handlers_by_order(self) -> dict[type[Order], Callable[[Any, list[int]], Answer]]:
+        """Return what each order does; a handler returns None for `Done`."""
+        return {
             DescribeDevice: lambda _order, _: self._describe_device(),
             ImportTask: lambda order, _: self._import_task(order),
             MakeModel: lambda order, _: self._task_module.make(order.seed),
@@ -196,12 +195,7 @@ class Referee:
         self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
         task = self._task_module
         inputs = task.inputs(order.seed + 1)
-        steady = task.is_deterministic(inputs, None)
-        if not steady and not task.is_deterministic(inputs, order.seed):
-            raise UnsuitableTaskError(
-                "Model.forward gives different outputs for the same inputs, parameters and seed: "
-                "nothing can be compared with it"
-            )
+        steady = task_randomness.is_steady(task, inputs, order.seed)
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
         self._own_floors = task.own_error_floors(inputs, order.seed)
@@ -234,12 +228,7 @@ class Referee:
             ),
         )
         self._timing_memory = TimingMemory(task, answer.inputs, self._allocate_for_results)
-        require_transferable("Model's state", answer.state)
-        require_transferable("Model.forward", answer.outputs)
-        if not list(tensor_leaves(answer.outputs)):
-            raise UnsuitableTaskError(
-                "Model.forward returns no tensor: there is nothing to compare"
-            )
+        require_comparable(answer.state, answer.outputs)
         return answer, self._buffers()
 
     def _free_bytes(self) -> int:
@@ -273,25 +262,25 @@ class Referee:
     # --- draws -------------------------------------------------------------------------------
 
     def _draw(self, order: DrawInputs) -> tuple[FromReferee, list[int]]:
-        self._drawn += 1
         inputs = self._task_module.inputs(order.seed, order.kind)
-        self._rounds[self._drawn] = ReferenceRound(inputs)
-        layout = tensor_bytes.layout_of(inputs)
-        return InputsDrawn(draw=self._drawn, inputs=layout), [to_buffer(inputs, self._allocate)]
+        answer = InputsDrawn(draw=self._keep(inputs), inputs=tensor_bytes.layout_of(inputs))
+        return answer, [to_buffer(inputs, self._allocate)]
 
     def _draw_from_slot(self, slot: int) -> SlotDrawn:
-        self._drawn += 1
         inputs, is_changed = self._timing_memory.drawn_from(slot)
-        self._rounds[self._drawn] = ReferenceRound(inputs)
-        return SlotDrawn(draw=self._drawn, is_changed=is_changed)
+        return SlotDrawn(draw=self._keep(inputs), is_changed=is_changed)
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
         output = Nest(kind="list", items=order.tensors)
         before = tensor_bytes.value_of(output, self._stashed[0], self.device)
-        self._drawn += 1
         inputs = self._timing_memory.dependent_draw(order, before)
+        return SlotDrawn(draw=self._keep(inputs), is_changed=())
+
+    def _keep(self, inputs: list[object]) -> int:
+        """Keep a draw until it is compared; return its number."""
+        self._drawn += 1
         self._rounds[self._drawn] = ReferenceRound(inputs)
-        return SlotDrawn(draw=self._drawn, is_changed=())
+        return self._drawn
 
     def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
         drawn = self._rounds[order.draw]

@@ -10,14 +10,14 @@ import faulthandler
 import os
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from actors.evaluator.children import profiler
-from actors.evaluator.children.call_clock import CallClock
+from actors.evaluator.children.call_clock import CallClock, CardWaker
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.dependent_inputs import DependentInputs
 from actors.evaluator.children.exception_reports import describe_exception
@@ -114,6 +114,7 @@ class Runner:
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
         self._arena: Arena | None = None  # where timed calls allocate
+        self._card_waker = CardWaker(device)
         self._handlers = self._handlers_by_order()
 
     def _handlers_by_order(
@@ -278,15 +279,8 @@ class Runner:
             seed_all(order.seed)
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
-        # Each output replaces the slot's last one, and others stay: all that is freed in a block
-        # takes time, and many outputs at once would return to the system.
-        outputs, count = self._outputs, min(order.calls, order.slots)
-        if not order.is_empty:
-            outputs += [None] * (count - len(outputs))
-        self._handed_over = []
-        clock = CallClock(self.device, order.calls)
-        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
-            clock.wake_card()
+        count, clock = min(order.calls, order.slots), CallClock(self.device, order.calls)
+        with self._block(0 if order.is_empty else count) as outputs:
             if not order.is_empty:
                 for slot, given in turns[: clock.first]:
                     outputs[slot] = module(*given)  # type: ignore[operator]
@@ -294,7 +288,6 @@ class Runner:
                 for slot, given in turns[clock.first : order.calls]:
                     outputs[slot] = module(*given)  # type: ignore[operator]
                 clock.end()
-        self._synchronize()
         if order.is_empty:
             times = -(-order.calls // max(1, len(outputs)))
             self._handed_over = (outputs * times)[: order.calls]
@@ -304,13 +297,9 @@ class Runner:
 
     def _call_dependent(self, order: CallDependent) -> CallsReturned:
         """Call the module on inputs that the output of each call decides for the next one."""
-        module, outputs, calls = self._module, self._outputs, range(order.calls)
+        module, calls = self._module, range(order.calls)
         inputs = [self._slots[call] for call in calls]
-        if not order.is_empty:
-            outputs += [None] * (order.calls - len(outputs))
-        self._handed_over = []
-        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
-            CallClock(self.device, order.calls).wake_card()
+        with self._block(0 if order.is_empty else order.calls) as outputs:
             memory = self._slot_memories[-1]
             used = memory.bytes[: order.slots * memory.stride]
             dependent = DependentInputs(used, order.calls, is_whole=order.is_whole)
@@ -319,9 +308,22 @@ class Runner:
                     dependent.choose(call, outputs[(call - 1) % len(outputs)])
                 if not order.is_empty:
                     outputs[call] = module(*inputs[call])  # type: ignore[operator]
-        self._synchronize()
         self._handed_over = outputs[: order.calls]
         return CallsReturned()
+
+    @contextmanager
+    def _block(self, count: int) -> Iterator[list[object]]:
+        """Make the calls of a block, which allocate in the arena; yield where `count` outputs go.
+
+        Each output replaces the slot's last one, and others stay: all that is freed in a block
+        takes time, and many outputs at once would return to the system.
+        """
+        self._outputs += [None] * (count - len(self._outputs))
+        self._handed_over = []
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            self._card_waker.wake()
+            yield self._outputs
+        self._synchronize()
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

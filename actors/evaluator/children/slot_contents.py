@@ -247,7 +247,7 @@ class SlotContents:
         self._seed, self._replaced = seed, {}
         if not self.is_mixing:
             for slot in range(count):
-                self._write(memory, slot, self._flat_draw(self._seed + slot * MAX_DRAWS))
+                memory.write(slot, self._flat_draw(self._seed + slot * MAX_DRAWS))
             return
         if self.draw_s <= CHEAP_DRAW_S:
             self._draws[self._oldest] = self._flat_draw(seed)
@@ -281,18 +281,13 @@ class SlotContents:
     def replace(self, memory: SlotMemory) -> None:
         """Write the contents that were prepared into their slots."""
         for slot, raws in self._replaced.items():
-            self._write(memory, slot, raws)
+            memory.write(slot, raws)
 
     def restore(self, memory: SlotMemory) -> None:
         """Write what these slots held before, which is what they are compared with from now on."""
         slots, self._replaced = list(self._replaced), {}
         for slot in slots:
-            self._write(memory, slot, self.written(slot))
-
-    def _write(self, memory: SlotMemory, slot: int, raws: list[torch.Tensor]) -> None:
-        for begin, raw in zip(offsets(self.layout, SLOT_ALIGNMENT), raws, strict=False):
-            place = slot * memory.stride + begin
-            memory.bytes[place : place + raw.numel()].copy_(raw)
+            memory.write(slot, self.written(slot))
 
     def changes(
         self, memory: SlotMemory, slot: int, raws: Sequence[torch.Tensor]

@@ -374,3 +374,11 @@ def require_transferable(where: str, layout: Layout) -> None:
         raise UnsuitableTaskError(
             f"{where} has a value of type {found}: only tensors and plain values can be judged"
         )
+
+
+def require_comparable(state: Layout, outputs: Layout) -> None:
+    """Raise `UnsuitableTaskError` when a part can't cross, or no output is a tensor."""
+    require_transferable("Model's state", state)
+    require_transferable("Model.forward", outputs)
+    if not list(tensor_leaves(outputs)):
+        raise UnsuitableTaskError("Model.forward returns no tensor: there is nothing to compare")

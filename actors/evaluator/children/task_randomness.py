@@ -10,7 +10,7 @@ import torch
 
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
-from actors.evaluator.children.task_errors import task_errors_as
+from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.tensor_copies import clone
 
@@ -32,6 +32,20 @@ def randomness_notes(*, is_deterministic: bool, is_repeated: bool) -> Iterator[s
         yield NOT_REPEATED
     elif not is_deterministic:
         yield RANDOM_OUTPUTS
+
+
+def is_steady(task: TaskModule, inputs: list[object], seed: int) -> bool:
+    """Whether the same inputs give the same outputs, unseeded.
+
+    Raise `UnsuitableTaskError` where they don't with `seed` either.
+    """
+    is_steady = task.is_deterministic(inputs, None)
+    if not is_steady and not task.is_deterministic(inputs, seed):
+        raise UnsuitableTaskError(
+            "Model.forward gives different outputs for the same inputs, parameters and seed: "
+            "nothing can be compared with it"
+        )
+    return is_steady
 
 
 def is_repeated(task: TaskModule, seed: int) -> bool:

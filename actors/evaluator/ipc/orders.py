@@ -42,7 +42,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     folder: str  # its scratch folder: working directory, HOME, TMPDIR; it can only write there
     isolated: bool = True  # namespaces, as far as the machine has them
     hide: tuple[str, ...] = ()  # directories that it finds empty
-    keep: tuple[str, ...] = ()  # paths that it must read, also below a hidden directory
+    keep: tuple[str, ...] = ()  # paths that it must read, also below a hidden folder
     environment: dict[str, str]  # all variables
     data_bytes: int | None = None
     file_bytes: int | None = None

@@ -19,7 +19,7 @@ import msgspec
 from protocol.atomic_file import write_atomically
 from protocol.values import Device, Task, Value
 
-VERSION = 1  # of the measuring method; files of another version are not used
+VERSION = 2  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 16
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from statistics import mean, median
+from statistics import mean
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
 from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import lots, other_programs, timing_statistics
+from actors.evaluator.timing import block_randomization, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
@@ -201,12 +201,10 @@ class PairedBenchmark:
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
-                usual_us: dict[Side, list[float]] = {
-                    "reference": [us for group in self.groups for us in group.reference],
-                    "candidate": [us for group in self.groups for us in group.candidate],
-                }
-                call_s = {side: median(times) / 1e6 for side, times in usual_us.items()}
-                self._dependent_calls.require_as_fast(calls, call_s)
+                usual_us = zip(SIDES, timing_statistics.middle_us(self.groups), strict=True)
+                self._dependent_calls.require_as_fast(
+                    calls, {side: us / 1e6 for side, us in usual_us}
+                )
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""
@@ -263,7 +261,7 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in lots.order():
+        for half in block_randomization.group_order():
             for side in half:
                 windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.

@@ -25,7 +25,7 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
-from actors.evaluator.timing import input_replacement, lots
+from actors.evaluator.timing import block_randomization, input_replacement
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -350,7 +350,7 @@ class SlotTransfer:
         order: CallRepeatedly,
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
-        time.sleep(lots.pause_s(on_host=self._fixture.on_host))
+        time.sleep(block_randomization.pause_s(on_host=self._fixture.on_host))
         self._spot_checks.block_seed = order.seed
         is_copied = self._copies_slots and not order.is_empty
         return self._sides.timed_window(

@@ -111,7 +111,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
     # Groups: timed even when the time is up a second time, and when it is up the first time.  An
-    # interval of less than four assumes a distribution, and beside another program there is none.
+    # interval of fewer than eight assumes a distribution, and beside another program there is none.
     min_groups: int = 3
     wanted_groups: int = 6
     # Ratio: from one look at the interval to the next the groups grow by this factor.  An interval

@@ -43,7 +43,7 @@ WRITERS: dict[str, dict[LoopKind, type[KernelWriter]]] = {
 }
 
 
-class TaskText(msgspec.Struct, frozen=True, kw_only=True):
+class CaseText(msgspec.Struct, frozen=True, kw_only=True):
     """A task's source in one of its cases, and its tensors, as far as they are known."""
 
     source: str
@@ -69,7 +69,7 @@ def compile_candidate(
     backend: str,
     knobs: Knobs,
     outputs: str = "",
-    more_cases: Sequence[TaskText] = (),
+    more_cases: Sequence[CaseText] = (),
     gradients: tuple[int, ...] | None = None,
 ) -> CompiledCandidate:
     """The candidate for these knobs.
@@ -80,7 +80,7 @@ def compile_candidate(
     Raises `UnsupportedSourceError` with a sentence for the user.
     """
     element = element_of(inputs)
-    case = TaskText(source=task, inputs=inputs, outputs=outputs)
+    case = CaseText(source=task, inputs=inputs, outputs=outputs)
     cases = [_case_kernels(case, element, backend, knobs, 0, gradients)]
     for more in more_cases:
         with contextlib.suppress(UnsupportedSourceError):  # such a case runs the task's forward
@@ -88,16 +88,7 @@ def compile_candidate(
                 first = sum(len(each.kernels) + len(each.backward_kernels) for each in cases)
                 made = _case_kernels(more, element, backend, knobs, first, gradients)
                 cases += [] if _is_small(made) else [made]
-    body = "\n\n".join(
-        kernel.text
-        for each in cases
-        for kernel in (*each.kernels.values(), *each.backward_kernels.values())
-    )
-    if backend == "cuda":
-        before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
-    else:
-        before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
-    before = "\n".join(part for part in (before, element_text(element, backend)) if part)
+    before = _shared_functions(cases, element, backend, knobs)
     source = ModuleAssembler(cases, knobs, backend, element).module_text(before)
     missing = undefined_names(source) - undefined_names(task)
     if missing:
@@ -114,8 +105,24 @@ def compile_candidate(
     )
 
 
+def _shared_functions(
+    cases: Sequence[CaseKernels], element: Element, backend: str, knobs: Knobs
+) -> str:
+    """Return the text before the kernels: the functions that they call."""
+    kernels = "\n\n".join(
+        kernel.text
+        for each in cases
+        for kernel in (*each.kernels.values(), *each.backward_kernels.values())
+    )
+    if backend == "cuda":
+        before = f"{prelude(kernels + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
+    else:
+        before = prelude(kernels, knobs.vector, quick=knobs.maths == "quick")
+    return "\n".join(part for part in (before, element_text(element, backend)) if part)
+
+
 def _case_kernels(
-    case: TaskText,
+    case: CaseText,
     element: Element,
     backend: str,
     knobs: Knobs,

@@ -7,7 +7,12 @@ given and returns CUDA's error code.  Elementwise kernels and pools are here, re
 
 from __future__ import annotations
 
-from actors.agents.recipes.codegen.kernel_writer import KernelWriter, SourceLines, pool_of
+from actors.agents.recipes.codegen.kernel_writer import (
+    KernelWriter,
+    RegionPool,
+    SourceLines,
+    pool_of,
+)
 from actors.agents.recipes.codegen.passes import NEUTRAL_ELEMENT, Kernel, address_expression
 from actors.agents.recipes.ir.graph import OperationGraph
 from actors.agents.recipes.schedule.fusion import Region
@@ -264,7 +269,7 @@ class CudaPools(CudaWriter):
 
     def write(self) -> Kernel:
         pool = pool_of(self.graph, self.region)
-        window, op = pool.geometry, pool.operation
+        op = pool.operation
         block, down, along = self.knobs.block, self.last - 1, self.last
         self.lines.add(
             f"const {self.index_type} t = ({self.index_type})blockIdx.x * {block} + threadIdx.x;"
@@ -273,15 +278,7 @@ class CudaPools(CudaWriter):
         dims = self.index_variables(tuple(range(self.last + 1)), "t", "u")
         planes = {d: v for d, v in dims.items() if d < down}
         self.lines.add(f"float best = {NEUTRAL_ELEMENT[op]};")
-        for side, d, k in (("h", down, 0), ("w", along, 1)):
-            size = pool.height if side == "h" else pool.width
-            self.lines.add("#pragma unroll")
-            self.lines.add(f"for (int k{side} = 0; k{side} < {window.size[k]}; ++k{side}) {{")
-            self.lines.add(
-                f"const {self.index_type} {side} = u{d} * {window.stride[k]} - {window.pad[k]}"
-                f" + k{side};"
-            )
-            self.lines.add(f"if ({side} < 0 || {side} >= {size}) continue;")
+        self.open_window_loops(pool)
         names: dict[int, str] = {}
         for tap in self.loops.pool_reads:
             where = address_expression(tap, planes | {down: "h", along: "w"})
@@ -303,3 +300,18 @@ class CudaPools(CudaWriter):
             self.lines.add(f"q{place}[t] = {self.passes.operand(index, after)};")
         self.close_function("pool", str(-(-self.loops.volume // block)), block)
         return self.kernel()
+
+    def open_window_loops(self, pool: RegionPool) -> None:
+        """The loops over a result's window, which leave out places outside the input."""
+        window = pool.geometry
+        for side, d, k, size in (
+            ("h", self.last - 1, 0, pool.height),
+            ("w", self.last, 1, pool.width),
+        ):
+            self.lines.add("#pragma unroll")
+            self.lines.add(f"for (int k{side} = 0; k{side} < {window.size[k]}; ++k{side}) {{")
+            self.lines.add(
+                f"const {self.index_type} {side} = u{d} * {window.stride[k]} - {window.pad[k]}"
+                f" + k{side};"
+            )
+            self.lines.add(f"if ({side} < 0 || {side} >= {size}) continue;")

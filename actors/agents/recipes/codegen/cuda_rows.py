@@ -41,25 +41,31 @@ class CudaRows(CudaWriter):
             self.lines.add(f"float b{index}[{self.turns}][{lanes}];")
         names: dict[int, str] = {}
         for stage in self.passes.stages():
-            self.compute_loop_invariants(self.passes.pass_inputs(stage), names)
-            reductions = self.passes.reductions(stage)
-            self.start_reductions(reductions, self.turns)
-            unroll = "" if buffers else f" {self.knobs.unroll}"
-            self.lines.add(f"#pragma unroll{unroll}", f"for (int i = 0; i < {self.turns}; ++i) {{")
-            self.lines.add(f"const {self.index_type} at = (i * {team} + lane) * {lanes};")
-            self.lines.add(f"if (at < {self.loops.length}) {{")
-            self.write_iteration(stage, dict(names), buffers, lanes, "i")
-            self.lines.add("}")
-            self.spill_long_sums(reductions, self.turns, "i")
-            self.lines.add("}")
-            self.finish_reductions(reductions, self.turns)
-            for index in reductions:
-                op = self.graph[index].op
-                self.lines.add(f"const float r{index} = team_{op}<{team}>(s{index});")
-                names[index] = f"r{index}"
+            self.write_pass(stage, names, buffers, lanes, team)
         self.write_reduced_outputs(names, "lane == 0")
         self.close_function("rows", str(-(-self.loops.units // teams)), self.knobs.block)
         return self.kernel()
+
+    def write_pass(
+        self, stage: int, names: dict[int, str], buffers: dict[int, int], lanes: int, team: int
+    ) -> None:
+        """One pass of a team over its row; `names` gets the pass's reductions."""
+        self.compute_loop_invariants(self.passes.pass_inputs(stage), names)
+        reductions = self.passes.reductions(stage)
+        self.start_reductions(reductions, self.turns)
+        unroll = "" if buffers else f" {self.knobs.unroll}"
+        self.lines.add(f"#pragma unroll{unroll}", f"for (int i = 0; i < {self.turns}; ++i) {{")
+        self.lines.add(f"const {self.index_type} at = (i * {team} + lane) * {lanes};")
+        self.lines.add(f"if (at < {self.loops.length}) {{")
+        self.write_iteration(stage, dict(names), buffers, lanes, "i")
+        self.lines.add("}")
+        self.spill_long_sums(reductions, self.turns, "i")
+        self.lines.add("}")
+        self.finish_reductions(reductions, self.turns)
+        for index in reductions:
+            op = self.graph[index].op
+            self.lines.add(f"const float r{index} = team_{op}<{team}>(s{index});")
+            names[index] = f"r{index}"
 
     def write_iteration(
         self, stage: int, names: dict[int, str], buffers: dict[int, int], lanes: int, turn: str

@@ -115,15 +115,27 @@ class ExpressionReader(AttributeReader):
             case ast.IfExp():
                 chosen = node.body if plain_value(self.evaluate(node.test, names)) else node.orelse
                 return self.evaluate(chosen, names)
+            case ast.Subscript():
+                owner = self.evaluate(node.value, names)
+                return self.subscript(owner, self.evaluate_index(node.slice, names))
+            case ast.Lambda():
+                return function_of(node, names)
+            case ast.JoinedStr():
+                return "".join(self.format_piece(part, names) for part in node.values)
+            case ast.NamedExpr():
+                names[node.target.id] = self.evaluate(node.value, names)
+                return names[node.target.id]
+        return self.collection(node, names)
+
+    def collection(self, node: ast.expr, names: Namespace) -> object:
+        """The value of a tuple, list or dictionary, or of a comprehension with one loop."""
+        match node:
             case ast.Tuple():
                 return tuple(self.evaluate_items(node.elts, names))
             case ast.List():
                 return self.evaluate_items(node.elts, names)
             case ast.Dict():
                 return self.dictionary(node, names)
-            case ast.Subscript():
-                owner = self.evaluate(node.value, names)
-                return self.subscript(owner, self.evaluate_index(node.slice, names))
             case ast.ListComp(generators=[loop]) | ast.GeneratorExp(generators=[loop]):
                 turns = self.comprehension_turns(loop, names)
                 return [self.evaluate(node.elt, inner) for inner in turns]
@@ -132,13 +144,6 @@ class ExpressionReader(AttributeReader):
                     plain_value(self.evaluate(node.key, inner)): self.evaluate(node.value, inner)
                     for inner in self.comprehension_turns(loop, names)
                 }
-            case ast.Lambda():
-                return function_of(node, names)
-            case ast.JoinedStr():
-                return "".join(self.format_piece(part, names) for part in node.values)
-            case ast.NamedExpr():
-                names[node.target.id] = self.evaluate(node.value, names)
-                return names[node.target.id]
         kind = type(node).__name__.lower()
         raise UnsupportedSourceError(f"`{ast.unparse(node)}` ({kind}) can't be followed")
 

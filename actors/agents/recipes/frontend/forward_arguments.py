@@ -24,7 +24,6 @@ from actors.agents.recipes.ir.graph import OperationGraph
 from actors.agents.recipes.ir.tensor_views import TensorView, identity_view
 
 DTYPED = re.compile(r"(?:torch\.)?([a-z]+[a-z0-9_]*)\[([0-9, ]*)\]")
-PlacedArgument = tuple[str, object]  # an argument's name and its value
 
 
 class ForwardArguments(msgspec.Struct, kw_only=True):

@@ -155,10 +155,7 @@ class ForwardReader(ConstructorReader):
         self, node: ast.stmt, names: Namespace
     ) -> ReturnedValue | None:
         """Follow one statement; return what it returns, None where it does not return."""
-        self.line = node.lineno
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise EndlessLoopError(f"the module takes more than {MAX_STEPS:,} statements to follow")
+        self.count_step(node)
         match node:
             case ast.Return():
                 return (None if node.value is None else self.evaluate(node.value, names),)
@@ -194,6 +191,13 @@ class ForwardReader(ConstructorReader):
                 kind = type(node).__name__.lower()
                 raise UnsupportedSourceError(f"a {kind} statement can't be followed")
         return None
+
+    def count_step(self, node: ast.stmt) -> None:
+        """Note where the reader is; raise after `MAX_STEPS` statements."""
+        self.line = node.lineno
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise EndlessLoopError(f"the module takes more than {MAX_STEPS:,} statements to follow")
 
     def import_statement(self, node: ast.Import | ast.ImportFrom, names: Namespace) -> None:
         """An import inside a function: its names are missing in the rest of the file."""

@@ -124,6 +124,7 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_mask(self) -> bool:
+        """Whether its elements are booleans."""
         return self.op in MASKS
 
     @property
@@ -164,15 +165,18 @@ class OperationGraph:
         return self._known[node]
 
     def const(self, value: float) -> int:
+        """A number that is in the kernel's text."""
         # -0.0 equals 0.0 and becomes the same node; no forward that we know depends on the sign.
         return self.add_node(GraphNode(op="const", value=float(value)))
 
     def leaf(self, text: str, shape: Shape) -> int:
+        """A tensor that the forward is given: an argument, or "self.bias"."""
         return self.add_node(GraphNode(op="leaf", text=text, shape=shape))
 
     def torch_node(
         self, text: str, args: tuple[int, ...], shape: Shape | None, *, fresh: bool = False
     ) -> int:
+        """A PyTorch expression of other nodes, "({0} @ {1})"; `shape`: None if it is not known."""
         return self.add_node(GraphNode(op="torch", text=text, args=args, shape=shape, fresh=fresh))
 
     def view(self, base: int, shape: Shape, strides: Shape | None = None, offset: int = 0) -> int:
@@ -216,6 +220,7 @@ class OperationGraph:
         return arg
 
     def pool(self, op: str, arg: int, geometry: PoolGeometry) -> int:
+        """A pool over the last two dimensions."""
         shape = geometry.output_shape(self[arg].sizes)
         return self.add_node(GraphNode(op=op, args=(arg,), pool=geometry, shape=shape))
 

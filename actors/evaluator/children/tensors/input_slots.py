@@ -7,7 +7,7 @@ So no side copies or is told anything when new inputs come, and it can't leave a
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -64,8 +64,19 @@ class SlotMemory:
 
         return tuple(tensor_bytes.assemble(self.inputs, tensor))  # type: ignore[arg-type]  # a list
 
+    def write(self, slot: int, raws: Sequence[torch.Tensor]) -> None:
+        """Write the bytes of each tensor of a slot's inputs."""
+        begin = slot * self.stride
+        write_slot(self.bytes[begin : begin + self.stride], self.inputs, raws)
+
     def close(self) -> None:
         """Unmap the memory on a card; a host's pages go with the last tensor."""
         if self._mapping is not None:
             self._mapping.close()
             self._mapping = None
+
+
+def write_slot(slot: torch.Tensor, inputs: Layout, raws: Sequence[torch.Tensor]) -> None:
+    """Write the bytes of each tensor of `inputs` into `slot`: its `slot_bytes` bytes."""
+    for begin, raw in zip(offsets(inputs, SLOT_ALIGNMENT), raws, strict=False):
+        slot[begin : begin + raw.numel()].copy_(raw)

@@ -1,4 +1,4 @@
-"""What a lot decides in the timing of a block, so that no other program favours one side.
+"""What is random in the timing of blocks: their order in a group, and when each begins.
 
 A program that comes and goes at the pace of the groups, or that takes turns with the judge on a
 card, delays blocks by when they begin.  Where nothing of that is left to chance, it delays one side
@@ -15,7 +15,7 @@ from actors.evaluator.timing.timing_statistics import HALVES, Side
 RANDOM = secrets.SystemRandom()
 
 
-def order() -> tuple[tuple[Side, Side], tuple[Side, Side]]:
+def group_order() -> tuple[tuple[Side, Side], tuple[Side, Side]]:
     """Return the order of a group: A B B A or B A A B."""
     first, second = HALVES
     return RANDOM.choice(((first, second), (second, first)))
