@@ -89,6 +89,19 @@ def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
     assert "finish" == asked.verb
 
 
+def test_a_run_has_as_many_threads_as_the_model_s_steps(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may set them: a kernel was timed on all cores, and ran on one in the model."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    run = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] != '1')"
+    monkeypatch.setattr(task_runs, "supervisor", lambda: (sys.executable, "-c", run + " and 7"))
+    tasks = list(tasks_named(folder, ["threads"]))
+    said: list[str] = []
+    task_runs.run_tasks(folder, tasks, 4, [], said.append)
+    assert ["threads: 4 attempts"] == said
+
+
 def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
