@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from itertools import chain
 
 from protocol.values import Value
 
@@ -19,6 +20,8 @@ NAME = "TUNE"
 MAX_VARIANTS = 16
 MAX_NAMES = 8
 MAX_VALUES = 64  # of one name
+# Distances that are tried: multiples of the golden section, less their whole parts, spread evenly.
+GOLDEN_SECTION, MAX_STEPS = 0.618, 200
 
 TunedValue = int | float | str | bool
 Assignment = tuple[tuple[str, TunedValue], ...]  # a value for each name, in the literal's order
@@ -43,10 +46,19 @@ class TuneSpace(Value, frozen=True, kw_only=True):
     def assignments(self) -> list[Assignment]:
         """Return at most `MAX_VARIANTS` combinations, the first values of all names first.
 
-        Of a larger space, combinations at even distances in the order of the product are taken.
+        Of a larger space, combinations at one distance in the order of the product are taken: the
+        distance that gives each name all of its values.
         """
-        count = min(self.size, MAX_VARIANTS)
-        return [self._assignment(number * self.size // count) for number in range(count)]
+        if self.size <= MAX_VARIANTS:
+            return [self._assignment(rank) for rank in range(self.size)]
+        golden = round(self.size * GOLDEN_SECTION)
+        steps = (step % self.size for step in range(golden, golden + min(self.size, MAX_STEPS)))
+        spread = (
+            [self._assignment(number * step % self.size) for number in range(MAX_VARIANTS)]
+            for step in steps
+            if math.gcd(step, self.size) == 1
+        )
+        return max(spread, key=lambda taken: len({*chain.from_iterable(taken)}))
 
     def _assignment(self, rank: int) -> Assignment:
         """Return the combination of this rank; the last name's value changes fastest."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from protocol.figure_text import us
 from protocol.frozen_struct import Value
 
 SLOWEST_RATIO = 0.98  # of a case: eager's time over the candidate's, at least
@@ -122,9 +123,9 @@ def reference_case_lines(cases: Sequence[CaseReference], *, backward: bool = Fal
 
 
 def _reference_text(case: CaseReference) -> str:
-    times = f"{case.eager_us:.4g} µs eager"
+    times = f"{us(case.eager_us)} eager"
     if case.compile_us is not None:
-        times += f", {case.compile_us:.4g} µs under torch.compile"
+        times += f", {us(case.compile_us)} under torch.compile"
     shown = f"{case.inputs} → {case.outputs}" if case.outputs else case.inputs
     return f"{case.name} (weight {case.weight:.2g}): {shown}; {times}"
 
@@ -142,7 +143,7 @@ def result_case_lines(results: Sequence[CaseResult]) -> list[str]:
 def _result_text(result: CaseResult) -> str:
     if result.speedup is None or result.median_us is None or result.reference_us is None:
         return "correct"
-    times = f"{result.median_us:.4g} µs against {result.reference_us:.4g} µs eager"
+    times = f"{us(result.median_us)} against {us(result.reference_us)} eager"
     interval = ""
     if result.speedup_ci95 is not None:
         low, high = result.speedup_ci95

@@ -281,8 +281,10 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
     matrix = (floor.matrix_us or 0.0) / own
     if max(memory, matrix) > BEYOND:
         less = "bytes" if memory >= matrix else "operations"
-        cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
-        return f"It needs fewer {less} than the reference{cached}."
+        other = "finds them in a cache"
+        if less == "operations":
+            other = "multiplies in a lower precision, or faster than the library that was measured"
+        return f"It needs fewer {less} than the reference, or {other}."
     if memory >= NEAR_RATE and memory >= matrix:
         return "Memory bounds it."
     if matrix >= NEAR_RATE:

@@ -17,6 +17,9 @@ from protocol.frozen_struct import Value
 # The arithmetic of matrix products, convolutions and attention.
 MatrixPrecision = Literal["float64", "float32", "tf32", "bfloat16", "float16", "int8"]
 
+# What a host's profile calls the part of a call in which no operator of torch runs.
+OWN_CODE = "outside of torch's operators"
+
 
 class DeviceRates(Value, frozen=True, kw_only=True):
     """What a device does at best, measured once on this device; medians."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from protocol.figure_text import us
 from protocol.values import Outcome, VariantResult, Verdict
 
 REASON_CHARS = 120
@@ -22,9 +23,9 @@ def raced_line(verdict: Verdict) -> list[str]:
     """Return the race in a line, for a model; of variants that failed alike, one has its reason."""
     known = sorted(enumerate(verdict.variants), key=lambda pair: _order(pair[1]))
     correct = [
-        f"{_values(result)} {result.median_us:.4g} µs{kept}"
+        f"{_values(result)} {us(result.median_us)}{kept}"
         for place, result in known
-        for kept in [" (kept)" if place == verdict.variant else ""]
+        for kept in [" (kept, timed in full)" if place == verdict.variant else ""]
         if result.verdict is Outcome.CORRECT and result.median_us is not None
     ]
     failed: dict[Outcome, list[VariantResult]] = {}
@@ -52,7 +53,7 @@ def _outcome(result: VariantResult, *, is_kept: bool) -> str:
     if result.median_us is None or result.speedup is None:
         return "correct (kept)" if is_kept else "correct"
     how = "timed in full (kept)" if is_kept else "timed roughly"
-    return f"{result.median_us:.4g} µs, {result.speedup:.3g}×, {how}"
+    return f"{us(result.median_us)}, {result.speedup:.3g}×, {how}"
 
 
 def _order(result: VariantResult) -> float:

@@ -28,6 +28,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "prompts", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.exit_status", "actors.case_source",
+        "actors.tune_space",
     },
     "actors/release": {"protocol", "torch"},
     "actors/evaluator": {

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from actors.ship import native_build
 from actors.ship.errors import ShipError
-from actors.ship.native_build import Request
+from actors.ship.native_build import LibraryRequest
 from actors.ship.package import OpenedPackage, check_free, place, write_new_folder
 from actors.ship.wheels import requests_of
 
@@ -87,7 +87,7 @@ def hub_name(package: OpenedPackage) -> str:
     return name
 
 
-def _refusal(request: Request) -> str:
+def _refusal(request: LibraryRequest) -> str:
     """Return why a library can't be operators of the hub, or ""."""
     if native_build.BINDS_PYTHON.search(request.text):
         return f"{request.name} binds itself to Python (pybind11)"
@@ -97,7 +97,7 @@ def _refusal(request: Request) -> str:
 
 
 def repository_files(
-    name: str, package: OpenedPackage, requests: Mapping[str, Request]
+    name: str, package: OpenedPackage, requests: Mapping[str, LibraryRequest]
 ) -> dict[str, str]:
     """Return the repository's files besides the Python package: path -> text."""
     license_name = package.license or "other"
@@ -131,7 +131,7 @@ def repository_files(
     return {"build.toml": "\n".join([*lines, ""]), **files}
 
 
-def _sources(request: Request, digest: str, stem: str) -> dict[str, str]:
+def _sources(request: LibraryRequest, digest: str, stem: str) -> dict[str, str]:
     definitions = "\n".join(
         f'  m.def("{hub_function(name, digest)}", &stark::Operator<&::{name}>::call);'
         for name in request.names
@@ -154,11 +154,11 @@ def hub_function(name: str, digest: str) -> str:
     return f"{name}_{digest[:8]}"
 
 
-def _backend(request: Request) -> str:
+def _backend(request: LibraryRequest) -> str:
     return "cuda" if request.is_cuda else "cpu"
 
 
-def _index(requests: Mapping[str, Request]) -> dict[str, object]:
+def _index(requests: Mapping[str, LibraryRequest]) -> dict[str, object]:
     """Return what `extensions.py` finds instead of prebuilt libraries."""
     return {
         digest: {

@@ -49,7 +49,7 @@ CPU_FLAGS = {  # level of x86-64 -> what /proc/cpuinfo calls the features that c
 NATIVE_FEATURE = re.compile(r"avx|fma|f16c|bmi|amx|sse4|popcnt|vaes|gfni")
 
 
-class Request(Value, frozen=True, kw_only=True):
+class LibraryRequest(Value, frozen=True, kw_only=True):
     """What a candidate asked of torch's `load_inline`; `extensions.py` of a package writes it."""
 
     name: str
@@ -112,7 +112,11 @@ class Target(Value, frozen=True, kw_only=True):
 
 
 def build_all(
-    requests: Mapping[str, Request], highest: Rung, target: Target, folder: Path, scratch: Path
+    requests: Mapping[str, LibraryRequest],
+    highest: Rung,
+    target: Target,
+    folder: Path,
+    scratch: Path,
 ) -> tuple[dict[str, Library], list[str]]:
     """Build each request into `folder`; return digest -> library, and notes for the user.
 
@@ -144,7 +148,9 @@ class _RungError(Exception):
     """A request can't be built on one rung."""
 
 
-def _build(request: Request, digest: str, rung: Rung, target: Target, place: Path) -> Library:
+def _build(
+    request: LibraryRequest, digest: str, rung: Rung, target: Target, place: Path
+) -> Library:
     """Build a request on one rung in the folder `place`; raise _RungError where it can't be."""
     namespace = f"stark_native_{digest}"
     name = re.sub(r"\W", "_", f"{request.name}_{digest}")
@@ -172,7 +178,12 @@ def _build(request: Request, digest: str, rung: Rung, target: Target, place: Pat
 
 
 def _write_job(
-    request: Request, rung: Rung, place: Path, name: str, namespace: str, cflags: Sequence[str]
+    request: LibraryRequest,
+    rung: Rung,
+    place: Path,
+    name: str,
+    namespace: str,
+    cflags: Sequence[str],
 ) -> None:
     """Write what the compiling process reads: sources, headers, the script and its spec.json."""
     sources = _sources(request, rung, namespace)
@@ -200,7 +211,7 @@ def _write_job(
     shutil.copyfile(SCRIPT, place / SCRIPT.name)
 
 
-def _sources(request: Request, rung: Rung, namespace: str) -> dict[str, str]:
+def _sources(request: LibraryRequest, rung: Rung, namespace: str) -> dict[str, str]:
     """Return the files of one rung: name -> text; raise _RungError where it can't serve."""
     cpp, cuda = "\n".join(request.cpp_sources), "\n".join(request.cuda_sources)
     if request.needs_no_torch:
@@ -239,7 +250,7 @@ def _registration(names: Sequence[str], rung: Rung, namespace: str) -> str:
     return '\n#include "operators.h"\n' + "\n".join(lines) + "\n"
 
 
-def _python_sources(request: Request, cpp: str, cuda: str) -> dict[str, str]:
+def _python_sources(request: LibraryRequest, cpp: str, cuda: str) -> dict[str, str]:
     """Return what torch's `load_inline` itself would compile."""
     head = "" if request.no_implicit_headers else "#include <torch/extension.h>\n"
     wrapped = "torch::wrap_pybind_function({0})" if request.with_pytorch_error_handling else "{0}"

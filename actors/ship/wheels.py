@@ -14,7 +14,7 @@ import msgspec
 
 from actors.ship import native_build
 from actors.ship.errors import ShipError
-from actors.ship.native_build import Library, Request, Rung, Target
+from actors.ship.native_build import Library, LibraryRequest, Rung, Target
 from actors.ship.package import TORCH, OpenedPackage
 
 BUILD = "from setuptools import build_meta; build_meta.build_wheel({folder!r}, {settings!r})"
@@ -75,12 +75,12 @@ def _compiled(
     return _tags(libraries.values()), notes
 
 
-def requests_of(package: OpenedPackage, tree: Path) -> dict[str, Request]:
+def requests_of(package: OpenedPackage, tree: Path) -> dict[str, LibraryRequest]:
     """Return what the kernels ask for, by importing and calling them once."""
     file = tree.parent / "requests.json"
     done = _run(tree, "-m", f"{package.module}.prebuild", "--requests", str(file))
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=dict[str, Request])
+        found = msgspec.json.decode(file.read_bytes(), type=dict[str, LibraryRequest])
     except (OSError, msgspec.DecodeError) as error:
         said = done.stderr.strip().splitlines() or ["no output"]
         raise ShipError(f"the kernels can't be imported here: {said[-1]}") from error

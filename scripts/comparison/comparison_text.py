@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from actors.supervisor.reporting.run_data.formatting import interval
 from scripts.comparison.comparison_figures import (
     Estimate,
     SeedRuns,
@@ -17,7 +18,6 @@ from scripts.comparison.comparison_figures import (
 from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, percent, times
 from scripts.tables.result_rows import ProblemRow
 
-WIDE = 100  # ratio of an interval's ends from which on it says nothing
 NOTES = """\
 **gain**: the geometric mean over tasks of what a user gets: the winner's speed-up against eager, or
 1× where no candidate is faster with its whole interval. **95 %**: over the seeds (Student's t; two
@@ -122,5 +122,4 @@ def _cells(found: Estimate | None) -> list[str]:
     if found.interval is None:
         return [times(found.value), DASH]
     low, high = found.interval
-    told = f"{low:.2f}–{high:.2f}" if high < WIDE * low else f"wider than {WIDE}-fold"
-    return [times(found.value), told]
+    return [times(found.value), interval(low, high)]

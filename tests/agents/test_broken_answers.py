@@ -22,7 +22,7 @@ FREE = Plan(advice="", scaffold="")
 EDITS = (
     ("line 5", 5, 5, ["#include <array>"]),
     ("lines 14-16", 14, 16, ["struct Pair {", "    double a, b;", "};"]),
-    ("function ModelNew.forward", 36, 38, ["    def forward(self, x):", "        return x + 1"]),
+    ("function ModelNew.forward", 37, 38, ["    def forward(self, x):", "        return x + 1"]),
 )
 
 
@@ -79,7 +79,7 @@ def test_markdown_around_an_edit_does_not_matter(data: st.DataObject) -> None:
         (f"## Edits\n\n### line 7 (and 6)\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### line 7: and line 9\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### line 7\n> ```cpp\n> {STORE}\n> ```\n", "has 0 blocks"),
-        (f"## Edits\n\n### lines 6\u22127\n```cpp\n{STORE}\n```\n", "names no place"),
+        (f"## Edits\n\n### lines 6\u22c57\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### l\u0456ne 7\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### line\u200b 7\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### line 7\n```cpp\n{STORE}\n```\n```cpp\n//\n```\n", "has 2 blocks"),

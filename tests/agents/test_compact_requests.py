@@ -163,6 +163,9 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
     rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
     unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text
     assert "not sure: with 95 % between 2.1 and 4.9 × eager" in unsure
+    lost = replace(FAST.verdict, speedup=3.3, speedup_ci95=(0.6, 544.0))
+    unsure = compact(make_plan(node=replace(FAST, verdict=lost))).varying_text
+    assert "not sure: other programs took the machine" in unsure
     assert "412" not in text
     assert "bound" not in text
     assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text
@@ -246,7 +249,10 @@ def test_rules_follow_from_the_task_and_its_device() -> None:
 
 
 def test_products_are_known_by_what_was_counted() -> None:
-    """A task whose names show none may have products, and the other way round."""
+    """A task whose names show none may have products, and the other way round.
+
+    On a host, lower precisions are told of where it has units for them.
+    """
     encoder = replace(TASK, source=TASK_SOURCE.replace("y / 2.0", "torch.cdist(y, y)"))
     product = replace(TASK, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
     words = "three products"
@@ -258,7 +264,12 @@ def test_products_are_known_by_what_was_counted() -> None:
         (product, None, True),
     ):
         reference = replace(REFERENCE, inputs="float32[8, 8]", facts=ReferenceFacts(cost=cost))
-        assert is_told == (words in compact(replace(solve(reference=reference), task=task)).system)
+        for vector, has_units in (("512 bits, avx512f", False), ("avx512f amx_tile", True)):
+            facts = {"vector": vector}
+            device = replace(REFERENCE.device, facts=facts)
+            work = solve(reference=replace(reference, device=device))
+            told = words in compact(replace(work, task=task)).system
+            assert (is_told and has_units) == told
 
 
 def test_a_planner_on_hopper_is_told_of_the_limits_of_wgmma() -> None:
@@ -284,8 +295,12 @@ def test_the_first_attempt_is_told_of_no_others() -> None:
     for work in (make_plan(), solve()):
         text = compact(work).varying_text
         assert not any(words in text for words in ("no idea of the ledger", "take over", "failed"))
-    later = compact(solve(node=WRONG, ledger=LEDGER)).varying_text
-    for words in ("Repeat no idea", "may take over from the fastest", "It failed as shown there"):
+    correct = tuple(one for one in LEDGER if one.score_us is not None)
+    assert "was at fault" not in compact(solve(node=FAST, ledger=correct)).varying_text
+    assert "take over" not in compact(solve(node=FAST, ledger=LEDGER)).varying_text
+    fastest = replace(NEAR, score_us=11.0)
+    later = compact(solve(node=WRONG, ledger=LEDGER, best=fastest)).varying_text
+    for words in ("was at fault", "may take over from the fastest", "It failed as shown there"):
         assert words in later
 
 

@@ -14,7 +14,8 @@ from actors.agents.cards.selection import (
     runs_on,
 )
 from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
-from protocol.facts import ReferenceFacts, TaskFloor
+from actors.agents.cards.techniques import techniques_in
+from protocol.facts import OperationTime, ReferenceFacts, TaskFloor
 from protocol.values import BACKENDS, Backend, Device, Reference, Task
 
 H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
@@ -272,9 +273,38 @@ def test_heads_that_are_too_large_get_the_library() -> None:
 def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
     """Split products take a part of float32's time, so that the bytes may come first."""
 
-    def of(inputs: str) -> str:
+    def of(inputs: str, device: Device = H100) -> str:
         facts = ReferenceFacts(floor=TaskFloor(memory_us=358.0, matrix_us=1340.0))
-        return floor_bottleneck(Reference(eager_us=1.0, facts=facts, inputs=inputs))
+        known = Reference(eager_us=1.0, facts=facts, inputs=inputs, device=device)
+        return floor_bottleneck(known)
 
     assert "memory" == of("float32[256, 524288], float32[524288, 256]")
     assert "compute" == of("bfloat16[256, 524288]")
+    assert "compute" == of("float32[256, 524288], float32[524288, 256]", OLD_CPU)
+
+
+def test_a_task_of_products_has_no_card_about_what_follows_them() -> None:
+    """On a host tanh and exp take half of PyTorch's call, and little of a fused one."""
+    source = "def forward(self, x):\n    return torch.tanh(F.conv2d(x, self.w)) * 2.0\n"
+    times = (
+        OperationTime(name="aten::tanh", calls=1, us=7_000.0, share=0.6),
+        OperationTime(name="aten::convolution", calls=1, us=4_000.0, share=0.4),
+    )
+    for matrix_us, first in ((3_000.0, "conv"), (10.0, "elementwise")):
+        facts = ReferenceFacts(
+            floor=TaskFloor(memory_us=39.0, matrix_us=matrix_us), operations=times
+        )
+        inputs = "float32[4, 8, 128, 128]"
+        known = Reference(eager_us=2e4, facts=facts, inputs=inputs, device=SAPPHIRE)
+        cards = choose_cards(Task(name="t", source=source), known)
+        assert first in cards[0].operations
+
+
+def test_a_plan_for_streaming_stores_brings_their_card() -> None:
+    """A technique of hosts is known by its words, too."""
+    source = "def forward(self, x):\n    return torch.relu(x) + 1.0\n"
+    known = Reference(eager_us=1.0, inputs="float32[8192, 8192]", device=SAPPHIRE)
+    plan = techniques_in("Write the output with streaming stores, which read no line first.")
+    assert plan == {"streaming stores"}
+    cards = choose_cards(Task(name="t", source=source), known, techniques=plan)
+    assert ["cpp-stream-stores"] == [card.name for card in cards]

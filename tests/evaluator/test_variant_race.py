@@ -76,6 +76,16 @@ def test_each_variant_has_one_of_the_declared_values(
         assert variant_source(source, place) == text
 
 
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=4))
+def test_of_a_large_space_each_value_is_raced(sizes: list[int]) -> None:
+    """Distances that divide the number of a name's values would keep it at its first one."""
+    declared = {f"NAME{place}": [*range(size)] for place, size in enumerate(sizes)}
+    space = space_of(f"TUNE = {declared!r}\n") if any(size > 1 for size in sizes) else None
+    for name, values in declared.items() if space else ():
+        raced = {dict(each)[name] for each in space.assignments()} if space else set()
+        assert raced == {*values}
+
+
 def test_the_first_variant_has_all_first_values_and_the_rest_of_the_file_is_kept() -> None:
     """Line numbers in error messages are the candidate's own."""
     first = space_of(SOURCE).assignments()[0]

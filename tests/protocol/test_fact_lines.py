@@ -114,7 +114,7 @@ def test_a_bound_is_named_by_its_share() -> None:
     assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=2500.0), MATRIX)
     assert "bounds it" not in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
     beyond = verdict_text(VerdictFacts(median_us=500.0), MATRIX)
-    assert "fewer operations than the reference or a lower precision" in beyond
+    assert "fewer operations than the reference, or multiplies in a lower precision" in beyond
     assert "are below the reference's floor of 2 ms: its operations (200 TFLOP/s, 50% of" in beyond
     assert "operations (" not in verdict_text(VerdictFacts(median_us=100.0), MATRIX)
 

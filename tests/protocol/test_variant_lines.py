@@ -26,7 +26,7 @@ def test_failures_of_one_kind_have_one_reason() -> None:
         variant=2,
     )
     assert raced_line(verdict) == [
-        "Variants, timed roughly: N=3 10 µs (kept). wrong: N=1; N=2; N=5 (row 3). "
+        "Variants, timed roughly: N=3 10 µs (kept, timed in full). wrong: N=1; N=2; N=5 (row 3). "
         "crashed: N=4 (signal 11)"
     ]
     failed = replace(verdict, verdict=Outcome.WRONG, reason="row 3", variants=verdict.variants[:2])

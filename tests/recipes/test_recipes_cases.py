@@ -5,7 +5,7 @@ from __future__ import annotations
 from recipe_runner import Bench, candidate, code, section, task, write_work
 
 from actors.agents.recipes import answer
-from actors.agents.recipes.codegen.compiler import TaskText, compile_candidate
+from actors.agents.recipes.codegen.compiler import CaseText, compile_candidate
 from actors.agents.recipes.schedule.knobs import default_knobs
 from protocol.cases import CaseReference, TaskCase
 from protocol.values import Reference, Task
@@ -34,9 +34,9 @@ HALF = task(
 )
 
 
-def cases_of(source: str, *shapes: str) -> tuple[TaskText, ...]:
+def cases_of(source: str, *shapes: str) -> tuple[CaseText, ...]:
     """Return the further cases of a task by their inputs."""
-    return tuple(TaskText(source=source, inputs=shape) for shape in shapes)
+    return tuple(CaseText(source=source, inputs=shape) for shape in shapes)
 
 
 def test_each_case_has_kernels_and_other_shapes_do_not(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from package_samples import COMPILED_KERNELS, PLAIN_KERNELS, package_of
 
 from actors.ship import hub_layout, installed_package, wheels
 from actors.ship.errors import ShipError
-from actors.ship.native_build import CPU_FLAGS, Request, Target, build_all, portable
+from actors.ship.native_build import CPU_FLAGS, LibraryRequest, Target, build_all, portable
 from actors.ship.package import OpenedPackage, opened
 
 TOP = Path(__file__).parents[2]
@@ -59,8 +59,8 @@ torch::Tensor summed(torch::Tensor x) { return x.cumsum(-1).logsumexp(-1); }
 """
 
 
-def request(text: str, *functions: str, **options: Any) -> Request:
-    return Request(
+def request(text: str, *functions: str, **options: Any) -> LibraryRequest:
+    return LibraryRequest(
         name="part", cpp_sources=[text], cuda_sources=[], functions=list(functions) or None,
         **options,
     )  # fmt: skip
@@ -190,7 +190,7 @@ def test_a_compiled_wheel_needs_no_compiler(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 def test_a_library_for_cards_is_built_without_one(tmp_path: Path) -> None:
     """Neither a card nor a torch with CUDA is needed, and torch's CUDA library is found at use."""
-    asked = Request(
+    asked = LibraryRequest(
         name="fused", cpp_sources=[TORCH_CPP], cuda_sources=[TORCH_CUDA], functions=["fused"]
     )
     target = Target(torch="", python="", cpu="v3", capabilities=((9, 0),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,14 @@ def test_a_second_look_that_failed_confirms_nothing(tmp_path: Path) -> None:
     results = run_results.run_results(look(sample), sample.settings)
     assert run_results.exit_status_of(results) == ExitStatus.NEGATIVE
     assert formatting.best_line(look(sample).tasks[0]).endswith("it could not be judged again")
+
+
+def test_an_interval_that_says_nothing_is_told_as_that() -> None:
+    """On a busy machine three groups give intervals such as 0.00 to 94872.80."""
+    measured = Verdict(verdict=Outcome.CORRECT, speedup=1.63, speedup_ci95=(0.002, 94872.8))
+    assert "1.63× (wider than 100-fold)" == formatting.speedup(measured)
+    narrow = replace(measured, speedup_ci95=(0.02, 1.96))
+    assert "1.63× (0.02–1.96)" == formatting.speedup(narrow)
 
 
 def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_path: Path) -> None:
@@ -274,6 +283,14 @@ def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
         ending = RunEnd(kind=EndKind.OVER)
         code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, lines.append)
     return code, lines
+
+
+def test_the_command_that_resumes_can_be_pasted(tmp_path: Path) -> None:
+    """A folder with spaces is one word of the command."""
+    folder = tmp_path / "my runs" / "größe 1"
+    _, lines = conclude(Sample(folder, status="stopped"))
+    words = shlex.split(lines[-1].partition("resume with: ")[2])
+    assert ["--resume", str(folder)] == words[-2:]
 
 
 def test_files_that_could_not_be_written_are_not_named(

@@ -31,6 +31,7 @@ from .equal_values import _is_equal
 KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
+_STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -141,6 +142,8 @@ class FittedForward:
             try:
                 result = self.twin(*inputs) if guard is None else guard.call(*inputs)
             except Exception as error:  # the kernel's own: the original is there
+                if type(error).__name__ == _STOP:
+                    raise
                 reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
                 if guard is not None:
                     guard.off = reason

@@ -6,7 +6,8 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
    the card's type, and the task's longest row is within the card's bounds.
 2. The task's operations take turns, the dearest first by the measured times of PyTorch's operators
    (`operation_times`), the likely dearest where they are not known (`task_operations.ORDER`).
-   Element-wise work takes a turn if it takes a tenth of the time, and after all others.
+   Element-wise work takes a turn if it takes a tenth of the time, and after all others; not
+   before them where the least time consists of operations: fused, it costs little of that.
 3. Among the cards of an operation those for the given bottleneck come first, then those about this
    operation, then those for rows of the task's length, then, of cards for all rows, those with the
    largest measured effect beside torch (effects on different rows do not compare), then those with
@@ -81,6 +82,8 @@ def choose_cards(
     ]
     leading = fitting if techniques is None else _meant(fitting, techniques, named_in)
     turns = _turns(operations, reference)
+    if bottleneck == "compute":
+        turns = [one for one in turns if one not in SIDE_WORK]
     if turns and bottleneck in LAUNCH_BOUND:
         turns.insert(0, ANY_OPERATION)
     chosen: list[Card] = []
@@ -129,7 +132,8 @@ def floor_bottleneck(reference: Reference) -> str:
     """
     floor = reference.facts.floor if reference.facts is not None else None
     parts = dict(floor.parts) if floor is not None else {}
-    if "operations" in parts and "float32[" in reference.inputs:
+    is_split = reference.device.kind == "cuda" and "float32[" in reference.inputs
+    if "operations" in parts and is_split:
         parts["operations"] /= SPLIT_PRODUCT_GAIN
     return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 

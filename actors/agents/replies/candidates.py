@@ -11,16 +11,19 @@ import re
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
-from actors.agents.replies.edit_questions import left_out_code, question_about_result
+from actors.agents.replies.edit_questions import question_about_result
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits, with_model_new
+from actors.agents.replies.left_out_code import left_out_code, missing_name
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
+from actors.tune_space import TuneSpaceError, tune_space
 from protocol.values import Candidate, Plan
 
 # The names of macros: in a compiler's flags, defined in the text, and in a space of variants.
 TUNE = re.compile(r"^TUNE\b[^=\n]*=\s*\{([^}]*)\}", re.MULTILINE)
 TUNED_NAME = re.compile(r"""["'](\w+)["']\s*:""")
+SHORT_MACRO = re.compile(r"-D[ ]?([A-Za-z])(?:=|[\"'])")  # its name stands in torch's headers
 MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
 INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
@@ -51,9 +54,14 @@ def _whole_file(reply: Reply, shown: ShownLines | None) -> EditedSource | ReplyP
 
 def _file_problem(source: str, shown: str) -> str:
     """Return why a text is no whole candidate; a sketch leaves code of the shown source out."""
-    left_out = left_out_code(source, shown)
-    sketch = f"the code leaves lines out ({left_out!r}): write all of it, or answer with edits"
-    return candidate_problem(source) or (sketch if left_out else "")
+    problem = candidate_problem(source)
+    if problem:
+        return problem
+    left_out, missing = left_out_code(source, shown), missing_name(source, shown)
+    if left_out:
+        return f"the code leaves lines out ({left_out!r}): write all of it, or answer with edits"
+    only_shown = f"the code uses {missing!r}, which only the shown source defines: write all of it"
+    return f"{only_shown}, or answer with edits" if missing else ""
 
 
 def _other_file(source: str, reply: Reply) -> str:
@@ -96,7 +104,25 @@ def candidate_problem(source: str) -> str:
         return "the code defines no class ModelNew"
     if "" in python_source.imported_modules(source):
         return "the code imports from beside itself (from . import …): put all of it into one file"
-    return unexpanded_macro(source)
+    return unexpanded_macro(source) or _short_macro(source) or _broken_space(source)
+
+
+def _short_macro(source: str) -> str:
+    """Return what is wrong where a flag makes a macro of one letter; else "".
+
+    Torch's headers have templates whose parameters are called so.
+    """
+    found = SHORT_MACRO.search(source)
+    return f"the flag -D{found[1]} breaks torch's headers: use a longer name" if found else ""
+
+
+def _broken_space(source: str) -> str:
+    """Return what the judge would say of a `TUNE` that is no literal of values; else ""."""
+    try:
+        tune_space(source)
+    except TuneSpaceError as error:
+        return str(error)
+    return ""
 
 
 def unexpanded_macro(source: str) -> str:

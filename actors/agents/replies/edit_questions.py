@@ -9,31 +9,22 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.definitions import (
     are_brackets_paired,
     definitions_in_strings,
-    definitions_of,
 )
+from actors.agents.replies.left_out_code import left_out_of_block
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import FencedBlock, fence_of
 
 MIN_TOLD_CHARS = 8  # letters and digits that make a line more than a bracket
 _NUMBERED = re.compile(r"\s*(?P<number>\d+)\t(?P<text>.*)")
-_LEFT_OUT = re.compile(
-    r"""(?:\#|//|/\*)\s*(?:\.{3}|…).*
-    |(?:\#|//|/\*)\W*(?:
-        (?:the\ )?(?:rest|remainder|remaining|existing|previous|original)\b
-        .{0,40}\b(?:unchanged|as\ before|as\ above|same|code|stays|remains)
-        |(?:un|not\ )changed|(?:the\ )?same(?:\ as\ before)?|as\ before
-        |no\ changes?
-    )\W*""",
-    re.VERBOSE | re.IGNORECASE,
-)
-DOTS = ("...", "…")  # alone on a line; `...` is Python, too
+_COUNTED = re.compile(r"\s*L?(?P<number>\d+)(?:\s*[:|→]|[.)]\s|\s{2,})")
+_WORD = re.compile(r"[(\[<]\s*(?:deleted?|removed?|empty|none|nothing|no code)\s*[)\]>]", re.I)
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _CONFLICT = re.compile(r"(?:<{5,}|>{5,})(?:\s+\w+)?\s*|={7,}\s*")
 _CHOICES = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|else|elif)\b", re.MULTILINE)
@@ -57,51 +48,23 @@ def question_about_block(block: FencedBlock, lines: Sequence[str], replaced: Seq
             "holds a fence: close each block, and use a longer fence around lines that begin with"
             " one"
         )
-    left_out = left_out_line(lines) or next(
-        (one for one in map(str.strip, lines) if one in DOTS), ""
-    )
-    if left_out and left_out not in (line.strip() for line in replaced):
+    if len(lines) == 1 and _WORD.fullmatch(lines[0].strip()):
+        return "holds words: leave it empty where lines go away"
+    left_out = left_out_of_block(lines, replaced)
+    if left_out:
         return f"leaves lines out ({left_out!r}): write all new lines, or edit smaller places"
     return ""
-
-
-def left_out_line(lines: Iterable[str]) -> str:
-    """Return the first comment that stands for code, as "// ... as before"; "" for none."""
-    return next((line.strip() for line in lines if _LEFT_OUT.fullmatch(line.strip())), "")
-
-
-def left_out_code(source: str, shown: str) -> str:
-    """Return the comment that stands for code in a whole file; "" where no code is missing.
-
-    It is all of a block, or a function of the shown source is called and not there.  Other comments
-    of the kind, as "# same as above", say what the code beside them does.
-    """
-    lines = [line.strip() for line in source.split("\n") if line.strip()]
-    known = {line.strip() for line in shown.split("\n")}
-    comments = [
-        (number, line)
-        for number, line in enumerate(lines)
-        if line not in known and left_out_line([line])
-    ]
-    if not comments:
-        return ""
-    for number, line in comments:
-        before, after = "".join(lines[number - 1 : number]), "".join(lines[number + 1 : number + 2])
-        if (before.endswith("{") and after.startswith("}")) or (
-            before.endswith(":") and after in DOTS
-        ):
-            return line
-    old, new = (
-        {one.name.rpartition(".")[2] for one in definitions_of(text)} for text in (shown, source)
-    )
-    is_missing = any(re.search(rf"\b{name}\s*[(\[<]", source) for name in old - new)
-    return comments[0][1] if is_missing or "forward" in old - new else ""
 
 
 def has_numbers(lines: Sequence[str], first: int, last: int, shown: ShownLines) -> bool:
     """Whether new lines for [first, last] have the numbers of the shown lines before them."""
     found = [_NUMBERED.match(line) for line in lines if line.strip()]
     near = range(first - 1, last + len(lines) + 2)
+    counted = [_COUNTED.match(line) for line in lines if line.strip()]
+    counts = [int(one["number"]) for one in counted if one]
+    is_counted = len(counts) == len(counted) and counts == sorted({*counts})
+    if counts and is_counted and (counts[0] == 1 < len(counts) or counts[0] in near):
+        return True
     return bool(found) and (
         all(found)
         or any(_is_copied(one, shown) or int(one["number"]) in near for one in found if one)
@@ -119,6 +82,9 @@ def _is_difference(lines: Sequence[str], replaced: Sequence[str]) -> bool:
     """Whether lines have the marks of a difference: a hunk's head, or a removed line of these."""
     if any(map(_HUNK.match, lines)):
         return True
+    told = [line for line in lines if line.strip()]
+    if told and all(line[0] == "+" for line in told):
+        return not any(line.lstrip()[:1] == "+" for line in replaced)
     there = {" ".join(line.split()) for line in replaced} - {""}
     marked = [line for line in lines if line[:1] in ("+", "-")]
     removed = any(line[0] == "-" and " ".join(line[1:].split()) in there for line in marked)
@@ -134,17 +100,21 @@ def _is_fence(line: str, block: FencedBlock) -> bool:
 def repeated_line(first: int, last: int, lines: Sequence[str], shown: ShownLines) -> int | None:
     """Return the line beside [first, last] that the new lines begin or end with; None for none.
 
-    Then the named lines are likely one off.  A line that is to stand twice can be put between
+    Then the named lines are likely some off.  A line that is to stand twice can be put between
     replaced ones.
     """
-    above = shown.lines[first - 2] if first > 1 else ""
-    below = shown.lines[last] if last < len(shown.lines) else ""
-    replaced = shown.lines[first - 1 : last]
-    for beside, number, new in ((above, first - 1, lines[:1]), (below, last + 1, lines[-1:])):
-        told = sum(char.isalnum() for char in beside)
-        is_same = [*new] == [beside.rstrip("\r")]
-        if told >= MIN_TOLD_CHARS and is_same and beside not in replaced:
-            return number
+    there = [line.rstrip("\r") for line in shown.lines]
+    for count in range(1, len(lines) + 1):
+        above = there[first - 1 - count : first - 1] if count < first else []
+        for beside, number, new in (
+            (above, first - count, lines[:count]),
+            (there[last : last + count], last + 1, lines[-count:]),
+        ):
+            if not beside or beside != [*new]:
+                continue
+            is_told = any(sum(map(str.isalnum, line)) >= MIN_TOLD_CHARS for line in beside)
+            if is_told and {*beside}.isdisjoint(there[first - 1 : last]):
+                return number
     return None
 
 

@@ -34,6 +34,7 @@ from protocol.values import Value
 
 INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
+_HEAD = re.compile(r"\s*(?:async\s+def|def|class)\s+(\w+)")
 _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
 
 
@@ -109,12 +110,26 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
     first, last = place.first, place.last
+    if place.is_named and not insertion:
+        first = _after_decorators(first, last, lines, shown)
     if insertion:
         first = place.last + 1 if insertion["side"].lower() == "after" else place.first
         last = first - 1
     edit = Edit(first=first, last=last, lines=tuple(lines), title=title)
     question = "" if deletes else _question(edit, section.blocks[0], shown)
     return ReplyProblem(reason=question) if question else edit
+
+
+def _after_decorators(first: int, last: int, lines: Sequence[str], shown: ShownLines) -> int:
+    """Return where a named definition begins whose new lines leave its decorators out.
+
+    Those stay: who wants other ones writes these.
+    """
+    new = _HEAD.match(next((line for line in lines if line.strip()), ""))
+    if new is None or not shown.lines[first - 1].lstrip().startswith("@"):
+        return first
+    heads = ((number, _HEAD.match(shown.lines[number - 1])) for number in range(first, last + 1))
+    return next((number for number, head in heads if head and head[1] == new[1]), first)
 
 
 def _question(edit: Edit, block: FencedBlock, shown: ShownLines) -> str:

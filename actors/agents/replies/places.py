@@ -18,12 +18,13 @@ MAX_LISTED = 6  # lines or names in one question
 _CODE = r"(?P<{0}fence>`+)\s?(?P<{0}>.+?)\s?(?P={0}fence)(?!`)"
 _NUMBERS = re.compile(
     r"(?:from\s+)?(?:lines?|l\.?)?\s*(?P<first>\d+)"
-    r"(?:\s*(?:-|–|—|\.\.|to|through)\s*(?:lines?\s*|l)?(?P<last>\d+))?",
+    r"(?:(?:\s*(?:-|–|—|−|~|\.\.|to|through)\s*(?:lines?\s*|l)?|:)(?P<last>\d+))?",
     re.I,
 )
 _SPAN = re.compile(r"(?:marked\s+)?span\s+(?P<span>\d+)", re.I)
 _NAME = re.compile(
-    r"(?P<kind>function|method|kernel|def|class|struct)\s+`?(?P<name>\w+(?:(?:\.|::)\w+)*)`?(?:\(\))?`?",
+    r"(?P<kind>function|method|kernel|def|class|struct)\s+`?(?P<name>\w+(?:(?:\.|::)\w+)*)`?(?:\(\))?`?"
+    r"(?:\s+(?:of|in)\s+(?:the\s+)?(?:class\s+)?`?(?P<owner>\w+)`?)?",
     re.I,
 )
 _QUOTES = re.compile(
@@ -33,7 +34,7 @@ _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
 _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
 _FURTHER = re.compile(  # "(and 12)", "(which also changes lines 3-4)"
-    r"(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
+    r"\d+$|(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
     re.I | re.DOTALL,
 )
 MAX_CHARS = 2_000  # of a place: quotes of two lines fit
@@ -56,6 +57,7 @@ class Place(Value, frozen=True, kw_only=True):
     first: int
     last: int
     note: str = ""
+    is_named: bool = False  # by the name of a function or class: its decorators are in it
 
 
 class ShownLines:
@@ -87,7 +89,7 @@ class ShownLines:
                 found = read(match)
                 if isinstance(found, PlaceProblem):
                     return found
-                return Place(first=found[0], last=found[1], note=note)
+                return Place(first=found[0], last=found[1], note=note, is_named=form is _NAME)
         return PlaceProblem(
             reason=f"{_shortened(text)!r} names no place: write {FORMS}", is_unnamed=True
         )
@@ -110,6 +112,11 @@ class ShownLines:
         )
 
     def _by_quotes(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        if "stop" in match.groupdict():
+            ends = (self._reading(match["start"]), self._reading(match["stop"]))
+            pairs = [(a, b) for a in ends[0] for b in ends[1] if a <= b]
+            if len(pairs) == 1 and 1 in map(len, ends):
+                return pairs[0]  # of a line that stands twice, one is on the wrong side
         first = self._line_of(match["start"])
         if isinstance(first, PlaceProblem):
             return first
@@ -122,11 +129,16 @@ class ShownLines:
             )
         return first, last
 
+    def _reading(self, quote: str) -> list[int]:
+        """Return the lines that read like the quote; blanks do not count."""
+        wanted = quote.split()
+        return [number for number, line in enumerate(self.lines, 1) if line.split() == wanted]
+
     def _line_of(self, quote: str) -> int | PlaceProblem:
-        """Return the one line that reads like the quote; blanks do not count."""
+        """Return the one line that reads like the quote."""
         wanted = " ".join(quote.split())
         plain = [" ".join(line.split()) for line in self.lines]
-        found = [number for number, line in enumerate(plain, start=1) if line == wanted]
+        found = self._reading(quote)
         if len(found) == 1:
             return found[0]
         if found:
@@ -143,9 +155,12 @@ class ShownLines:
     def _by_name(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
         is_class = match["kind"].lower() in ("class", "struct")
         name = match["name"].replace("::", ".")
+        name = f"{match['owner']}.{name}" if match["owner"] else name
         found = definitions.definitions_of(self.source)
         kinds = [one for one in found if one.is_class == is_class]
         fitting = [one for one in kinds if one.name == name or one.name.endswith(f".{name}")]
+        if match["kind"].lower() == "method":
+            fitting = [one for one in fitting if "." in one.name] or fitting
         if len(fitting) == 1:
             return fitting[0].first, fitting[0].last
         kind = "class" if is_class else "function"

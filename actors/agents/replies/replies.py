@@ -39,6 +39,14 @@ _PLACE_TITLE = re.compile(
 _FENCE = re.compile(rf"(\s*(?:{_LIST_MARK})*)(`{{3,}}|~{{3,}})\s*([^`~\s]*)[^`]*")
 
 
+# What some models write before their answer; servers may leave the opening mark out.
+_THINKING = re.compile(
+    r"\s*<(?P<name>think|thinking|thought|reasoning|scratchpad)>"
+    r"(?:.*?</(?P=name)>|.*)|.*?^[ \t]*</think(?:ing)?>[ \t]*$",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+MARKDOWN = ("markdown", "md")  # languages of a block that holds a whole answer
+
 # Longer lines are text: the patterns take a time that grows faster than their length.
 MAX_HEADING, MAX_FENCE, MAX_PLACE = 200, 400, 2_000
 SHOWN_CHARS = 80  # of a heading that is longer
@@ -116,8 +124,22 @@ def fenced(code: str, language: str = "python") -> str:
 
 
 def parse_reply(text: str) -> Reply:
-    """Return the sections of a reply; any text has at least the one without a name."""
-    lines = lines_of(text.replace("\r\n", "\n").replace("\r", "\n"))
+    """Return the sections of a reply; any text has at least the one without a name.
+
+    What a model thought before its answer is no part of it; an answer may stand in a block.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    thought = _THINKING.match(text)
+    reply = _parsed(text[thought.end() :] if thought else text)
+    if any(section.name for section in reply.sections):
+        return reply
+    blocks = [block for section in reply.sections for block in section.blocks]
+    inner = [_parsed(block.code) for block in blocks if block.language in MARKDOWN]
+    return next((one for one in inner if any(each.name for each in one.sections)), reply)
+
+
+def _parsed(text: str) -> Reply:
+    lines = lines_of(text)
     spans = _block_spans(lines)
     in_block = {number for first, last in spans for number in range(first, last + 1)}
     heads = [(0, "", "")]

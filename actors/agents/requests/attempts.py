@@ -32,6 +32,8 @@ LEAST_OTHER_CODE, MOST_OTHER_CODE = 3_000, 6_000  # characters
 CHANGES_SHARE = 1 / 3  # of other code: differences; the fastest attempt has the rest
 MAX_IDEA = 250  # characters of a plan where its code is shown
 MAX_TOLD_IDEA = 400  # and where it is not
+MOST_SPREAD = 100  # times the lower bound of an interval: a wider one says nothing
+UNKNOWN = "other programs took the machine, so the figures say little"
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
 COMPILER_SAYS = "the compiler says: "  # the judge's words before a compiler's first error
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
@@ -40,18 +42,20 @@ KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     """Yield a section for each attempt of the window that has more than its line of the ledger.
 
-    A coder is shown changes alone: its plan knows the ideas.
+    A coder is shown changes alone: its plan knows the ideas.  A debugger is told of other tries
+    that failed, too: of one that is correct only its code would help.
     """
     room = int(CHANGES_SHARE * _room_for_others(work))
     best = _fastest_view(work)
     told = {entry.number for entry in ledger.shown_entries(work)}
     sections: list[PromptSection] = []
     for entry in work.window:
-        change = _change(entry, work, room)
+        change = "" if _is_surpassed(entry, work) else _change(entry, work, room)
         room -= len(change)
-        if not change and (entry.node in told or isinstance(work, Write)):
+        is_told = entry.node in told or isinstance(work, Write)
+        if not change and (is_told or (isinstance(work, Repair) and entry.verdict.is_correct)):
             continue
-        title = f"Attempt {len(sections) + 1}: node {entry.node}, {relation(entry, work)}"
+        title = f"Attempt {len(sections) + 1}: node {entry.node}, {_relation(entry, work)}"
         shown = change or _no_code(entry)
         is_best = best is not None and entry.node == best.node
         text = observed("compact/attempt.md", title, entry, shown, work, is_told_below=is_best)
@@ -59,6 +63,23 @@ def window_sections(work: AgentWork) -> Iterator[PromptSection]:
     if sections:
         yield PromptSection(kind="window", text=prompts.read("compact/window.md"))
     yield from sections
+
+
+def _relation(entry: AttemptView, work: AgentWork) -> str:
+    """Return what an entry of the window is to the node."""
+    is_parent = entry.node == work.node.parent
+    return "the parent of the source above" if is_parent else relation(entry, work)
+
+
+def _is_surpassed(entry: AttemptView, work: AgentWork) -> bool:
+    """Whether an attempt is one that the node came from, and is faster than."""
+    parents = {each.number: each.parent for each in work.ledger}
+    number, before = work.node.parent, set[int]()
+    while number and number not in before:
+        before.add(number)
+        number = parents.get(number)
+    mine, other = work.node.score_us, entry.score_us
+    return entry.node in before and mine is not None and (other is None or mine < other)
 
 
 def _room_for_others(work: AgentWork) -> int:
@@ -171,7 +192,7 @@ def _code(best: AttemptView, work: AgentWork, room: int) -> str:
 
 
 def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole: bool) -> str:
-    verdict = node.verdict
+    verdict = _on_one_clock(node)
     if is_whole:
         lines = facts.attempt_lines(verdict, reference, is_node=is_node)
     else:
@@ -190,6 +211,17 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool, is_whole:
     outcome = outcome if untold_reason(verdict, log) else word
     parts = [f"{outcome}{known}", fenced(log, "text").strip() if log else "", place]
     return "\n\n".join(part for part in parts if part)
+
+
+def _on_one_clock(node: AttemptView) -> Verdict:
+    """Return the verdict with a host's time as the score has it: of PyTorch's beside it.
+
+    A card's facts stay as they were measured, beside the times of its kernels.
+    """
+    facts = node.verdict.facts
+    if facts is None or facts.device_us is not None or node.score_us is None:
+        return node.verdict
+    return replace(node.verdict, facts=replace(facts, median_us=node.score_us))
 
 
 def untold_reason(verdict: Verdict, log: str) -> str:
@@ -218,5 +250,7 @@ def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
             )
     if verdict.is_wide and verdict.speedup_ci95 is not None:
         low, high = verdict.speedup_ci95
-        parts.append(f"not sure: with 95 % between {low:.3g} and {high:.3g} × eager")
+        is_told = high <= MOST_SPREAD * low
+        bounds = f"with 95 % between {low:.3g} and {high:.3g} × eager" if is_told else UNKNOWN
+        parts.append(f"not sure: {bounds}")
     return ", ".join(parts)

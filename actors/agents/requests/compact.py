@@ -28,13 +28,11 @@ from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
 from protocol.values import Reference, Role, Task
 
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
-OTHERS = (
-    " Repeat no idea of the ledger, done or under way; of what failed, tell whether the idea or the"
-    " code was at fault."
-)
+OTHERS = " Repeat no idea of the ledger, done or under way{failed}."
+FAULT = "; of what failed, tell whether the idea or the code was at fault"
 TAKE_OVER = " The change may take over from the fastest."
+OTHER_TRIES = " Other tries close to this one are shown: use what got past the same obstacle."
 FAILED = " It failed as shown there: find the cause first and mend it."
-UNROLL = "`#pragma unroll` can't name a macro, which nvcc leaves as it is: name a `constexpr int`"
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
@@ -82,9 +80,8 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
     notes = rules.instruction_notes(work)
     form = f"{fill('compact/form.md', spans=spans).strip()}{notes}"
-    unroll = f" ({UNROLL})" if "cuda" in (work.task.backend, *work.task.other_backends) else ""
     # A repair changes little, so it is told of no variants.
-    variants = fill("compact/variants.md", unroll=unroll).strip()
+    variants = rules.variant_notes(work.task)
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt), others=_others(work))
@@ -94,12 +91,17 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             text = fill("compact/coder.md", advice=advice, form=f"{form}\n\n{variants}")
             return Role.CODER, text, CODE_TEMPERATURE
         case Repair():
-            form += f"\n\n{UNROLL}." if "#pragma unroll" in shown_source(work) else ""
-            text = fill("compact/debugger.md", advice=quoted(work.plan.advice), form=form)
+            form += f"\n\n{rules.UNROLL}." if "#pragma unroll" in shown_source(work) else ""
+            text = fill(
+                "compact/debugger.md",
+                advice=quoted(work.plan.advice),
+                others=OTHER_TRIES if [*attempts.window_sections(work)] else "",
+                form=form,
+            )
             return Role.DEBUGGER, text, CODE_TEMPERATURE
         case Solve():
             number, others = str(work.attempt), _others(work)
-            others += TAKE_OVER if others else ""
+            others += TAKE_OVER if attempts.fastest(work) else ""
             failed = "" if work.node.verdict.is_correct else FAILED
             text = fill(
                 "compact/solo.md",
@@ -113,7 +115,9 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
 
 def _others(work: MakePlan | Solve) -> str:
     """Return what is asked about the other attempts; "" where there are none."""
-    return OTHERS if ledger.shown_entries(work) else ""
+    entries = ledger.shown_entries(work)
+    has_failed = any(one.outcome is not None and one.score_us is None for one in entries)
+    return OTHERS.format(failed=FAULT if has_failed else "") if entries else ""
 
 
 def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
@@ -124,7 +128,7 @@ def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
         inputs=(reference.inputs or "as get_inputs makes them") + _strides(reference),
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
-        notes="".join(f"{line}\n" for line in facts.note_lines(reference)),
+        notes="".join(f"{line}\n" for line in facts.note_lines(task, reference)),
         hardware="\n".join(
             map(facts.item, (facts.device_line(reference), *facts.task_lines(task, reference)))
         ),

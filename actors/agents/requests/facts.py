@@ -15,7 +15,7 @@ from protocol.fact_lines import (
     task_fact_lines,
     verdict_fact_lines,
 )
-from protocol.facts import DrawError
+from protocol.facts import OWN_CODE, DrawError
 from protocol.values import Reference, Task, Verdict
 from protocol.variant_lines import raced_line
 
@@ -38,6 +38,8 @@ MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a node's profile
 LAST_SENTENCES = 2  # of another attempt's: its last ones name what bounds it
 ONE_KERNEL = "One kernel, "  # begins a profile whose time and kernel stand above it
+MIN_SHARE = 0.02  # of a call's time: a smaller part of it is not named
+SLOW_PROFILER = 1.15  # times the time of a timed call
 NEAR_TOLERANCE = 0.1  # of it: errors from here on are told by kind of inputs
 
 OPERATORS = "PyTorch's own call by operator"  # begins the line about them
@@ -63,23 +65,44 @@ def device_line(reference: Reference) -> str:
 
 def task_lines(task: Task, reference: Reference) -> list[str]:
     """Return the lines about a task and its machine: the same in all requests of the task."""
+    known = reference.facts
+    if known is not None and {task.backend, *task.other_backends} == {"triton"}:
+        known = replace(known, rates=replace(known.rates, clusters={}))  # it launches none
     untold = (OPERATORS, *STATED_RULES, *(() if has_products(task, reference) else (TF32_RULE,)))
     return [
         line
-        for line in task_fact_lines(reference.facts)
+        for line in task_fact_lines(known)
         if not line.startswith(untold) or "--precision" in line
     ]
 
 
 def operator_lines(reference: Reference) -> list[str]:
-    """Return what the task's own module spends its time on: for those that begin with it."""
-    return [line for line in task_fact_lines(reference.facts) if line.startswith(OPERATORS)]
+    """Return what the task's own module spends its time on: for those that begin with it.
+
+    A profiler that ran beside other programs, or on a host, takes longer than a timed call: its
+    shares count.
+    """
+    known = reference.facts
+    if known is None:
+        return []
+    told = [each for each in known.operations if each.share >= MIN_SHARE]
+    if sum(each.us for each in told) > SLOW_PROFILER * reference.eager_us:
+        told = [replace(each, us=each.share * reference.eager_us) for each in told]
+    more = known.more_operations + len(known.operations) - len(told)
+    known = replace(known, operations=tuple(told), more_operations=more)
+    return [line for line in task_fact_lines(known) if line.startswith(OPERATORS)]
 
 
-def note_lines(reference: Reference) -> list[str]:
-    """Return what else is asked of a candidate: the task's notes and its cases."""
+def note_lines(task: Task, reference: Reference) -> list[str]:
+    """Return what else is asked of a candidate: the task's notes and its cases.
+
+    Of a single case the request has inputs and times; its text is not the one that is shown.
+    """
     notes = [f"Note: {note}" for note in reference.notes]
-    return [*notes, *reference_case_lines(reference.cases)]
+    if len(reference.cases) > 1 or not task.cases:
+        return [*notes, *reference_case_lines(reference.cases)]
+    constants = ", ".join(f"{name} = {value}" for name, value in task.cases[0].constants.items())
+    return [*notes, f"The judge sets {constants} in the module."] if constants else notes
 
 
 def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = True) -> list[str]:
@@ -99,6 +122,9 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
         elif told:
             told = facts.profile_sentences[-LAST_SENTENCES:]
             facts = replace(facts, kernels=(), more_kernels=0)
+        told_kernels = [x for x in facts.kernels if x.share is None or x.share >= MIN_SHARE]
+        if [x.name for x in told_kernels] == [OWN_CODE]:  # its time is that of the call
+            facts = replace(facts, kernels=(), more_kernels=0)
         errors = _near_errors(facts.errors, is_node=is_node)
         facts = replace(facts, profile_sentences=told, errors=errors)
     task = (verdict.profile or {}).get("task")
@@ -108,7 +134,7 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
         if label not in UNTOLD_LABELS
     ]
     return [
-        *result_case_lines(verdict.cases),
+        *_case_lines(verdict),
         *verdict_fact_lines(facts, rates_of),
         *([f"task: {task}"] if task else []),
         *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
@@ -132,7 +158,12 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
         last = facts.profile_sentences[-1:]
         launches = facts.launches if idle_us(facts) is not None else None
         facts = replace(facts, kernels=(), errors=(), launches=launches, profile_sentences=last)
-    return [*result_case_lines(verdict.cases), *verdict_fact_lines(facts, None)]
+    return [*_case_lines(verdict), *verdict_fact_lines(facts, None)]
+
+
+def _case_lines(verdict: Verdict) -> list[str]:
+    """Return the figures of each case; a single one's are those of the attempt."""
+    return result_case_lines(verdict.cases) if len(verdict.cases) > 1 else []
 
 
 def item(line: str) -> str:

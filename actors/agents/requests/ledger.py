@@ -19,6 +19,7 @@ ALL_IDEAS = 1_600  # characters of a ledger's ideas together, about
 LEAST_IDEA, MOST_IDEA = 110, 320  # characters of one; of one under way twice as many
 MAX_REASON = 160
 BEYOND_FLOOR = 1.15  # times below the reference's floor: a multiple of it says nothing then
+LEAST_LEFT = 0.05  # of a time: what is less of it is not what bounds it
 SENTENCE_END = re.compile(r"(?<=[^\s.]\.) (?=\S)")  # not the product in "y = x . w"
 # From where a planner looks while others plan for the same task, in turn by attempt.
 STANCES: dict[Backend, tuple[str, ...]] = {
@@ -149,7 +150,7 @@ def _floor_shares(score_us: float, reference: Reference, name: str) -> list[str]
     bytes_us = known.floor.parts.get("bytes", 0.0) if known and known.floor else 0.0
     split_us = (split_products_us(known) or 0.0) if known else 0.0
     left, what = max((bytes_us, "its bytes"), (split_us, "its split products"))
-    if not left or score_us * BEYOND_FLOOR < left:
+    if not LEAST_LEFT * score_us <= left <= BEYOND_FLOOR * score_us:
         return [f"below {name}"]
     return [f"below {name}", f"{score_us / left:.3g} × {what}"]
 

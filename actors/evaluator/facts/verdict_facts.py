@@ -19,11 +19,10 @@ from actors.evaluator.facts.occupancy import (
 )
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.sandbox.child_failures import CandidateFault
-from protocol.facts import DrawError, KernelFacts, VerdictFacts
+from protocol.facts import OWN_CODE, DrawError, KernelFacts, VerdictFacts
 from protocol.values import Device
 
 MIN_OWN_SHARE = 0.1  # of a call on a host, outside of torch's operators
-OWN_CODE = "outside of torch's operators"
 
 
 def candidate_facts(

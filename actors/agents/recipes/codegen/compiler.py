@@ -43,7 +43,7 @@ WRITERS: dict[str, dict[LoopKind, type[KernelWriter]]] = {
 }
 
 
-class TaskText(msgspec.Struct, frozen=True, kw_only=True):
+class CaseText(msgspec.Struct, frozen=True, kw_only=True):
     """A task's source in one of its cases, and its tensors, as far as they are known."""
 
     source: str
@@ -69,7 +69,7 @@ def compile_candidate(
     backend: str,
     knobs: Knobs,
     outputs: str = "",
-    more_cases: Sequence[TaskText] = (),
+    more_cases: Sequence[CaseText] = (),
     gradients: tuple[int, ...] | None = None,
 ) -> CompiledCandidate:
     """The candidate for these knobs.
@@ -80,7 +80,7 @@ def compile_candidate(
     Raises `UnsupportedSourceError` with a sentence for the user.
     """
     element = element_of(inputs)
-    case = TaskText(source=task, inputs=inputs, outputs=outputs)
+    case = CaseText(source=task, inputs=inputs, outputs=outputs)
     cases = [_case_kernels(case, element, backend, knobs, 0, gradients)]
     for more in more_cases:
         with contextlib.suppress(UnsupportedSourceError):  # such a case runs the task's forward
@@ -122,7 +122,7 @@ def _shared_functions(
 
 
 def _case_kernels(
-    case: TaskText,
+    case: CaseText,
     element: Element,
     backend: str,
     knobs: Knobs,

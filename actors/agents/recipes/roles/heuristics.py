@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from actors.agents.recipes.codegen.compiler import CompiledCandidate, TaskText, compile_candidate
+from actors.agents.recipes.codegen.compiler import CaseText, CompiledCandidate, compile_candidate
 from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
 from actors.agents.recipes.schedule.knobs import Knobs, read_knobs, with_change
 from protocol.values import AttemptView, source_key
@@ -118,7 +118,7 @@ class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str
     outputs: str
     backend: str
-    more_cases: tuple[TaskText, ...] = ()
+    more_cases: tuple[CaseText, ...] = ()
     gradients: tuple[int, ...] | None = None  # of a task with a backward pass: inputs that get one
 
     def compile(self, knobs: Knobs) -> CompiledCandidate:

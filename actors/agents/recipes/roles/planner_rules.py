@@ -9,7 +9,7 @@ import textwrap
 
 import msgspec
 
-from actors.agents.recipes.codegen.compiler import CompiledCandidate, TaskText
+from actors.agents.recipes.codegen.compiler import CaseText, CompiledCandidate
 from actors.agents.recipes.frontend.symbolic_values import ExhaustedError, UnsupportedSourceError
 from actors.agents.recipes.roles.heuristics import (
     CompileInputs,
@@ -51,7 +51,7 @@ def compile_inputs_of(work: AgentWork) -> CompileInputs:
     task, reference = work.task, work.reference
     measured = {each.name: each for each in reference.cases}
     texts = [
-        TaskText(
+        CaseText(
             source=with_constants(task.source, case),
             inputs=measured[case.name].inputs,
             outputs=measured[case.name].outputs,

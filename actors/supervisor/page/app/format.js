@@ -2,6 +2,7 @@
 // Figures as text, the same in every view.  A figure that was not measured is a dash, never 0.
 {
   const DASH = "–";
+  const WIDE = 100; // ratio of an interval's ends from which on it says nothing
 
   function isNumber(value) {
     return typeof value === "number" && Number.isFinite(value);
@@ -16,6 +17,7 @@
 
   function interval(low, high) {
     if (!isNumber(low) || !isNumber(high)) return "";
+    if (high >= WIDE * low) return `wider than ${WIDE}-fold`;
     const digits = Math.abs(low - 1) < 0.005 ? 3 : 2;
     return `${low.toFixed(digits)}–${high.toFixed(digits)}`;
   }
