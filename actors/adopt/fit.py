@@ -221,9 +221,11 @@ def _speedup(run: Path, task: str) -> float:
 def package_texts() -> dict[str, str]:
     """Return the files of every package: name -> text."""
     own = resources.files("actors.adopt.fitted_package")
+    guard = resources.files("actors.release.guard")
     places = {
         "call_layouts.py": own.joinpath("call_layouts.py"),
-        "equal_values.py": resources.files("actors.release.guard").joinpath("equal_values.py"),
+        "call_modes.py": guard.joinpath("call_modes.py"),
+        "equal_values.py": guard.joinpath("equal_values.py"),
         "__init__.py": own.joinpath("runtime.py"),
     }
     return {name: place.read_text(encoding="utf-8") for name, place in places.items()}

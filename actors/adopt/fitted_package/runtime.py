@@ -25,12 +25,14 @@ from pathlib import Path
 import torch
 
 from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
+from .call_modes import _mode_misfit
 from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
 KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
+_ALIGNMENT = 64  # bytes: where a task's tensors begin, so that vector loads may rely on it
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -97,6 +99,8 @@ class FittedForward:
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.twin = None
         self.guard = None  # of a winner that a run wrote
+        self.device = _device_of(self.layouts[0]) or "cpu"
+        self.default_dtype = torch.get_default_dtype()
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.parts = _parts(site)
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in site.modules()}]
@@ -125,7 +129,10 @@ class FittedForward:
         if not reason:
             inputs = [tensors[each] for each in self.inputs]
             guard = self.guard
-            reason = guard.misfit(self.twin, inputs) if guard is not None else ""
+            if guard is not None:
+                reason = guard.misfit(self.twin, inputs)
+            else:
+                reason = self.bare_misfit(inputs)
         if not reason:
             try:
                 result = self.twin(*inputs) if guard is None else guard.call(*inputs)
@@ -142,6 +149,18 @@ class FittedForward:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.original(*args, **kwargs)
 
+    def bare_misfit(self, tensors):
+        """Return what a winner without a guard can't take; "" for nothing."""
+        reason = _mode_misfit(self.device, self.default_dtype)
+        if reason:
+            return reason
+        for tensor in (*tensors, *(store[key] for store, key, _, _ in self.ties)):
+            if tensor.is_neg() or tensor.is_conj():
+                return "a tensor is a view with other signs than its memory has"
+            if tensor.data_ptr() % _ALIGNMENT:
+                return f"a tensor does not begin at a multiple of {_ALIGNMENT} bytes"
+        return ""
+
     def fitting(self, given):
         """Return ("", the call's tensors, which layout it has), or (why it has none, [], -1)."""
         for number, layout in enumerate(self.layouts):
@@ -156,6 +175,8 @@ class FittedForward:
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
+            return self.original(*args, **kwargs)
+        if self.guard is None and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         result = self.twin(*[tensors[each] for each in self.inputs])
         return self.nested(result, number)
@@ -294,6 +315,13 @@ def _parts(site):
         children = dict(part._modules)
         found.append((part, part.training, children, names, values, values(vars(part))))
     return found
+
+
+def _device_of(layout):
+    """Return the device of the first tensor in a layout; None without one."""
+    if layout[0] == "tensor":
+        return layout[4]
+    return None if layout[0] == "plain" else next(filter(None, map(_device_of, layout[2])), None)
 
 
 def _is_exporting():
