@@ -14,12 +14,8 @@ from actors.release.guard.judged_values import _DEVICE, _JUDGED
 _DEFAULT_DTYPE = _torch.get_default_dtype() if "default dtype" in _JUDGED else _torch.float32
 
 
-def _context_misfit(tensors, ties):
+def _context_misfit():
     """Return what around a call the kernels can't take; "" for nothing."""
     if _torch._C._functorch.peek_interpreter_stack() is not None:
-        held = [tensor for tensor in tensors if isinstance(tensor, _torch.Tensor)]
-        held += [tie[0][tie[1]] for tie in ties]
-        if any(map(_torch._C._functorch.is_batchedtensor, held)):
-            raise RuntimeError("ModelNew does not support torch.vmap: use the plain class Model")
         return "a transformation of torch.func is active"
     return _mode_misfit(_DEVICE, _DEFAULT_DTYPE)
