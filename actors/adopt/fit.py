@@ -72,6 +72,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[int, ...]
     state: dict[str, str]
     gradients: bool  # the kernel was judged with its backward
+    autocast: str  # the dtype of autocast in the calls; "" without it
 
 
 def fit(
@@ -280,6 +281,7 @@ def _write_package(
                 outputs=task.outputs,
                 state=task.state,
                 gradients=task.gradients,
+                autocast=task.cases[0].kind.autocast_dtype,
             )
         )
     folder.write(f"{UNFINISHED}/sites.json", {"winners": sites})

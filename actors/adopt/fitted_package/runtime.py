@@ -100,6 +100,7 @@ class FittedForward:
         self.twin = None
         self.guard = None  # of a winner that a run wrote
         self.device = _device_of(self.layouts[0]) or "cpu"
+        self.autocast = getattr(torch, winner["autocast"]) if winner["autocast"] else None
         self.default_dtype = torch.get_default_dtype()
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.parts = _parts(site)
@@ -128,26 +129,49 @@ class FittedForward:
         reason = reason or _own_misfit(self)
         if not reason:
             inputs = [tensors[each] for each in self.inputs]
-            guard = self.guard
-            if guard is not None:
-                reason = guard.misfit(self.twin, inputs)
-            else:
-                reason = self.bare_misfit(inputs)
+            run = self.kernel_result if self.autocast is None else self.result_of_autocast
+            reason, result = run(inputs)
         if not reason:
-            try:
-                result = self.twin(*inputs) if guard is None else guard.call(*inputs)
-            except Exception as error:  # the kernel's own: the original is there
-                reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
-                if guard is not None:
-                    guard.off = reason
-            else:
-                self.kernel_calls += 1
-                return self.nested(result, number)
+            self.kernel_calls += 1
+            return self.nested(result, number)
         self.original_calls += 1
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = "others"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.original(*args, **kwargs)
+
+    def kernel_result(self, inputs):
+        """Return "" and what the kernel returns, or why it did not run and None."""
+        guard = self.guard
+        if guard is not None:
+            reason = guard.misfit(self.twin, inputs)
+        else:
+            reason = self.bare_misfit(inputs)
+        if reason:
+            return reason, None
+        try:
+            return "", self.twin(*inputs) if guard is None else guard.call(*inputs)
+        except Exception as error:  # the kernel's own: the original is there
+            reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
+            if guard is not None:
+                guard.off = reason
+            return reason, None
+
+    def result_of_autocast(self, inputs):
+        """Return `kernel_result` of calls under autocast: the casts are a part of the kernel."""
+        device = self.device
+        if not torch.is_autocast_enabled(device):
+            return (
+                f"autocast is off, the kernel was judged for calls under it ({self.autocast})",
+                None,
+            )
+        if torch.get_autocast_dtype(device) is not self.autocast:
+            return f"autocast is to {torch.get_autocast_dtype(device)}, not {self.autocast}", None
+        torch.set_autocast_enabled(device, False)
+        try:
+            return self.kernel_result(inputs)
+        finally:
+            torch.set_autocast_enabled(device, True)
 
     def bare_misfit(self, tensors):
         """Return what a winner without a guard can't take; "" for nothing."""
@@ -171,12 +195,12 @@ class FittedForward:
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        if _is_exporting():
+        if _is_exporting() or self.autocast is not None:
+            return self.original(*args, **kwargs)
+        if self.guard is None and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
-            return self.original(*args, **kwargs)
-        if self.guard is None and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         result = self.twin(*[tensors[each] for each in self.inputs])
         return self.nested(result, number)
