@@ -97,6 +97,7 @@ class FittedForward:
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = winner["state"]
         self.module = importlib.import_module(f".{winner['module']}", __name__)
+        self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
         self.twin = None
         self.guard = None  # of a winner that a run wrote
         self.device = _device_of(self.layouts[0]) or "cpu"
@@ -143,10 +144,7 @@ class FittedForward:
     def kernel_result(self, inputs):
         """Return "" and what the kernel returns, or why it did not run and None."""
         guard = self.guard
-        if guard is not None:
-            reason = guard.misfit(self.twin, inputs)
-        else:
-            reason = self.bare_misfit(inputs)
+        reason = (self.bare_misfit if guard is None else guard.misfit)(self.twin, inputs)
         if reason:
             return reason, None
         try:
@@ -173,7 +171,7 @@ class FittedForward:
         finally:
             torch.set_autocast_enabled(device, True)
 
-    def bare_misfit(self, tensors):
+    def bare_misfit(self, twin, tensors):
         """Return what a winner without a guard can't take; "" for nothing."""
         reason = _mode_misfit(self.device, self.default_dtype)
         if reason:
@@ -197,7 +195,7 @@ class FittedForward:
         """What a compiler sees: the winner's operator, or the module's own forward."""
         if _is_exporting() or self.autocast is not None:
             return self.original(*args, **kwargs)
-        if self.guard is None and torch.is_autocast_enabled(self.device):
+        if self.is_bare and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
