@@ -282,7 +282,7 @@ def _problem_of(kind: CallKind) -> str:
         return f"it is given a {unsupported(kind.layout)}"
     if kind.gradients:
         return "regions are for inference, and gradients are recorded in it"
-    return "regions are for plain dtypes, and autocast is on in it" if kind.autocast else ""
+    return "regions are for plain dtypes, and autocast is on in it" if kind.autocast_dtype else ""
 
 
 def same_places(given: Any) -> tuple[int, ...]:

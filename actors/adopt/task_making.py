@@ -41,6 +41,7 @@ from actors.adopt.task_proof import (
     combined,
     compare,
     load_task,
+    module_as_called,
     timed_seconds,
 )
 from actors.adopt.task_text import TaskText, task_text
@@ -136,8 +137,6 @@ class TaskMaker:
                 "gradients are recorded and no step calls backward(): put torch.no_grad() around"
                 " the step"
             )
-        if kind.autocast:
-            raise UntranslatableError("autocast is on when it is called")
         if not captures:
             if most.call_bytes > self._writer.room:
                 raise UntranslatableError(
@@ -172,7 +171,7 @@ class TaskMaker:
             if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
                 raise UntranslatableError("it has hooks, which a kernel would skip")
             if path not in texts:
-                graph = module_graph(module, call["args"], call["kwargs"])
+                graph = module_graph(module, call["args"], call["kwargs"], most.kind)
                 wanted = _wanted(captures) if most.kind.gradients else ()
                 texts[path] = task_text(graph, module, tensors, about, wanted)
         text = texts[first.site]
@@ -233,7 +232,8 @@ class TaskMaker:
                 call = load_capture(self._folder.path, capture, self._device)
                 task = bound_task(names, module, text.state)
                 wanted = capture.wanted if capture.kind.gradients else None
-                proofs.append(compare(task, module, call, text, wanted))
+                called = module_as_called(module, capture.kind)
+                proofs.append(compare(task, called, call, text, wanted))
         if not proofs:
             raise UntranslatableError("no call of the modules that compute the same was recorded")
         return combined(proofs)
@@ -313,7 +313,12 @@ class TaskMaker:
         chosen = [given[number] for number in text.inputs]
         turns = [
             [functools.partial(task, *chosen) for task in tasks],
-            [functools.partial(each, *call["args"], **call["kwargs"]) for each in modules],
+            [
+                functools.partial(
+                    module_as_called(each, capture.kind), *call["args"], **call["kwargs"]
+                )
+                for each in modules
+            ],
         ]
         with torch.set_grad_enabled(capture.kind.gradients), _hooked([*tasks, *modules]):
             task_us, module_us = self._timed(turns)

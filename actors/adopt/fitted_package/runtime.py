@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 
 from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
+from .call_modes import _mode_misfit
 from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
@@ -32,6 +33,7 @@ KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_s
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
 _STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
+_ALIGNMENT = 64  # bytes: where a task's tensors begin, so that vector loads may rely on it
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -109,8 +111,12 @@ class FittedForward:
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = state
         self.module = importlib.import_module(f".{winner['module']}", __name__)
+        self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
         self.twin = None
         self.guard = None  # of a winner that a run wrote
+        self.device = _device_of(self.layouts[0]) or "cpu"
+        self.autocast = getattr(torch, winner["autocast"]) if winner["autocast"] else None
+        self.default_dtype = torch.get_default_dtype()
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
         self.number = next(_numbers)
@@ -136,20 +142,11 @@ class FittedForward:
         reason = reason or _own_misfit(self)
         if not reason:
             inputs = [tensors[each] for each in self.inputs]
-            guard = self.guard
-            reason = guard.misfit(self.twin, inputs) if guard is not None else ""
+            run = self.kernel_result if self.autocast is None else self.result_of_autocast
+            reason, result = run(inputs)
         if not reason:
-            try:
-                result = self.twin(*inputs) if guard is None else guard.call(*inputs)
-            except Exception as error:  # the kernel's own: the original is there
-                if type(error).__name__ == _STOP:
-                    raise
-                reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
-                if guard is not None:
-                    guard.off = reason
-            else:
-                self.kernel_calls += 1
-                return self.nested(result, number)
+            self.kernel_calls += 1
+            return self.nested(result, number)
         self.count(reason)
         return self.original(*args, **kwargs)
 
@@ -159,6 +156,50 @@ class FittedForward:
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = "others"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def kernel_result(self, inputs):
+        """Return "" and what the kernel returns, or why it did not run and None."""
+        guard = self.guard
+        reason = (self.bare_misfit if guard is None else guard.misfit)(self.twin, inputs)
+        if reason:
+            return reason, None
+        try:
+            return "", self.twin(*inputs) if guard is None else guard.call(*inputs)
+        except Exception as error:  # the kernel's own: the original is there
+            if type(error).__name__ == _STOP:
+                raise
+            reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
+            if guard is not None:
+                guard.off = reason
+            return reason, None
+
+    def result_of_autocast(self, inputs):
+        """Return `kernel_result` of calls under autocast: the casts are a part of the kernel."""
+        device = self.device
+        if not torch.is_autocast_enabled(device):
+            return (
+                f"autocast is off, the kernel was judged for calls under it ({self.autocast})",
+                None,
+            )
+        if torch.get_autocast_dtype(device) is not self.autocast:
+            return f"autocast is to {torch.get_autocast_dtype(device)}, not {self.autocast}", None
+        torch.set_autocast_enabled(device, False)
+        try:
+            return self.kernel_result(inputs)
+        finally:
+            torch.set_autocast_enabled(device, True)
+
+    def bare_misfit(self, twin, tensors):
+        """Return what a winner without a guard can't take; "" for nothing."""
+        reason = _mode_misfit(self.device, self.default_dtype)
+        if reason:
+            return reason
+        for tensor in (*tensors, *(store[key] for store, key, _, _ in self.ties)):
+            if tensor.is_neg() or tensor.is_conj():
+                return "a tensor is a view with other signs than its memory has"
+            if tensor.data_ptr() % _ALIGNMENT:
+                return f"a tensor does not begin at a multiple of {_ALIGNMENT} bytes"
+        return ""
 
     def fitting(self, given):
         """Return ("", the call's tensors, which layout it has), or (why it has none, [], -1)."""
@@ -170,7 +211,9 @@ class FittedForward:
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        if _is_exporting():
+        if _is_exporting() or self.autocast is not None:
+            return self.original(*args, **kwargs)
+        if self.is_bare and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
@@ -321,6 +364,13 @@ def _parts(site):
         children = dict(part._modules)
         found.append((part, part.training, children, names, values, values(vars(part))))
     return found
+
+
+def _device_of(layout):
+    """Return the device of the first tensor in a layout; None without one."""
+    if layout[0] == "tensor":
+        return layout[4]
+    return None if layout[0] == "plain" else next(filter(None, map(_device_of, layout[2])), None)
 
 
 def _is_exporting():

@@ -77,7 +77,7 @@ class _Guard:
             return self.off
         wanted = _torch.is_grad_enabled()
         tensors = args if _ALL_TENSORS else _tensors_of(args)
-        reason = _context_misfit(tensors, self.ties)
+        reason = _context_misfit()
         if not reason and not _fit(args, wanted, self.cases):
             reason = _inputs_misfit(args, self.cases) or _tensors_misfit(tensors, wanted)
         if reason:
