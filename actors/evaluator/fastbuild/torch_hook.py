@@ -102,6 +102,9 @@ class TorchBuildHook:
             return self._attribute_failure(request, key, stopwatch, failed, deadline)
         except (LightBuildUnsupportedError, CompileCommandsError, PrecompiledHeaderError) as error:
             return str(error)
+        except (OSError, RuntimeError) as error:
+            # The store is gone or the disk full; no process or, a RuntimeError, no thread starts.
+            return f"the light build could not go on: {error}"
         except BuildTimeoutError as error:
             raise CandidateCompileError(
                 f"Error building extension '{request.name}': {error}"

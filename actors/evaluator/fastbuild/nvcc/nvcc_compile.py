@@ -78,7 +78,7 @@ class CudaCompilation(Value, frozen=True, kw_only=True):
     failed: str = ""  # the step that failed
     ran: CompilerRun | None = None  # the failed step, else the last one
     argv: tuple[str, ...] = ()  # preprocesses the source with the light headers
-    declared: frozenset[str] | None = None  # by these headers, where they are known already
+    declared: frozenset[str] = frozenset()  # by these headers, as far as it is known already
     precompiled: bool = False
 
 
@@ -258,9 +258,11 @@ class _NvccHalves:
             stored.append(found)
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._continue_half, stored, inputs))
-        for result in results:
-            if result is None or result.failed:
-                return result
+        for half, result in zip(stored, results, strict=True):
+            if result is None:
+                return None
+            if result.failed:
+                return structs.replace(result, declared=half.declared)
         finished = self._finish(stored[0].written)
         return None if finished.failed else finished
 
