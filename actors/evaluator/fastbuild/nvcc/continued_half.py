@@ -232,15 +232,15 @@ def _programs_of(given: HalfInput) -> list[str]:
 
 
 def _stamp(files: Iterable[str]) -> str:
-    """Return what another content of the files changes."""
-    found: list[tuple[str, int, int]] = []
+    """Return what another content of the files changes, also where their times are put back."""
+    found: list[tuple[str, int, int, int]] = []
     for file in files:
         try:
             status = Path(file).stat()
         except OSError:
-            found.append((file, 0, 0))
+            found.append((file, 0, 0, 0))
         else:
-            found.append((file, status.st_size, status.st_mtime_ns))
+            found.append((file, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return digest(found)
 
 

@@ -76,7 +76,7 @@ def _is_with_cuda(call: str, source: str) -> bool:
         return True
     if call.startswith("load_inline"):
         # Without a keyword the CUDA source may be the third argument.
-        return not _CPP.search(call) and "__global__" in source
+        return not _CPP.search(call) and bool(_DEVICE_CODE.search(source))
     return bool(_CUDA.search(source))
 
 
