@@ -75,6 +75,7 @@ def doubt(toolkit: Toolkit, phase: str, output: str, *declared: str) -> str | No
         ("nvcc", "nvcc fatal   : Unknown option '--no-such'\n"),
         ("link", UNKNOWN_LIBRARY),
         ("link", TWICE.format(name="shared_name(int)")),
+        ("link", TWICE.format(name="PyInit_extension")),
         ("link", TWICE.format(name="mine::S<int>::shared_name(int)")),
         ("ptxas", "ptxas error   : Entry function 'k' uses too much shared data (0x445c0 bytes)\n"),
         ("ptxas 2", "ptxas /x/cuda.ptx, line 33; error   : Not a name of any known instruction\n"),

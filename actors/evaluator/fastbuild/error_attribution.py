@@ -104,7 +104,8 @@ def _doubt_of_link(failure: CompilerFailure) -> str | None:
     own = names_declared_by(failure.source.code)
     for line in _LINK_ERROR.findall(failure.output):
         twice = _LINKED_TWICE.search(line)
-        if "cannot find -l" in line or "ld returned" in line or (twice and twice[1] in own):
+        is_own = twice is not None and (twice[1] in own or twice[1].startswith("PyInit_"))
+        if is_own or "cannot find -l" in line or "ld returned" in line:
             continue
         return f"the linker failed: {line[-300:]}"
     return None if _LINK_ERROR.search(failure.output) else "the linker names no error"
