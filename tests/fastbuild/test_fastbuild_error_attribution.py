@@ -51,15 +51,19 @@ collect2: error: ld returned 1 exit status
 
 @pytest.fixture
 def toolkit(tmp_path: Path) -> Toolkit:
-    (tmp_path / NAMES_FILE).write_text("Tensor sort copied only_in_torch")
+    (tmp_path / NAMES_FILE).write_text(
+        "Tensor sort copied only_in_torch scalar_t AT_DISPATCH_FLOATING_TYPES"
+    )
     return Toolkit(tmp_path)
 
 
-def doubt(toolkit: Toolkit, phase: str, output: str, *declared: str) -> str | None:
+def doubt(
+    toolkit: Toolkit, phase: str, output: str, *declared: str, text: str = SOURCE
+) -> str | None:
     failure = CompilerFailure(
         phase=phase,
         output=output,
-        source=CandidateSource(path=str(toolkit.folder / "main.cu"), text=SOURCE),
+        source=CandidateSource(path=str(toolkit.folder / "main.cu"), text=text),
         argv=("false",),  # lists no names
         declared=frozenset(declared),
     )
@@ -135,3 +139,20 @@ def test_torch_builds_where_its_own_types_meet_a_library(toolkit: Toolkit) -> No
     assert doubt(toolkit, "cudafe++", half, *names) is not None
     elsewhere = SORTED.format(type="float", line=5, file="/x/other.cu")
     assert doubt(toolkit, "cudafe++", elsewhere, *names) is not None
+
+
+def test_a_dispatch_declares_the_type_of_elements(toolkit: Toolkit) -> None:
+    """The macro itself must have been there: without it, no type was declared."""
+    text = (
+        "void f(int x) {\n"
+        '  AT_DISPATCH_FLOATING_TYPES(x, "f", [&] {\n'
+        "    auto p = g<scalar_t>(x);\n\n\n\n"
+        "    scalar_t q = undefined_thing;\n"
+        "  });\n"
+        "}\n"
+    )
+    output = "/x/main.cu:7:18: error: ‘undefined_thing’ was not declared in this scope\n"
+    macro = "AT_DISPATCH_FLOATING_TYPES"
+
+    assert doubt(toolkit, "g++", output, macro, text=text) is None
+    assert doubt(toolkit, "g++", output, text=text) is not None

@@ -29,6 +29,9 @@ _MISSING_FILE = re.compile(r"No such file or directory|cannot open source file|c
 _INCOMPLETE = re.compile(r"incomplete (class )?type|forward declaration|used before its definition")
 _OPERATOR = re.compile(r"no match for .operator|no operator \"")
 _TORCH_TYPE = re.compile(r"\b(at|c10|torch|caffe2)::")
+# torch's macros that declare the type of a tensor's elements, and what they call it.
+_DISPATCH = re.compile(r"\bAT_DISPATCH_\w+")
+_DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -93,6 +96,9 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     ]
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(message))
     named = (identifiers_in(quoted) | identifiers_in("\n".join(lines))) & toolkit.torch_names
+    dispatches = frozenset(_DISPATCH.findall(whole_code)) & toolkit.torch_names
+    if dispatches:
+        named = (named - _DISPATCHED_TYPES) | dispatches
     missing = named - names_declared_by(whole_code) - failure.declared
     if missing:
         missing -= names_in_headers(failure.argv, failure.source, deadline)
