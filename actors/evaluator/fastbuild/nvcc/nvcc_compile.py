@@ -231,7 +231,7 @@ class _NvccHalves:
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._run, halves))
         for half, result in zip(halves, results, strict=True):
-            if half in self.preambles and result.failed:
+            if half in self.preambles and result.failed and not _is_of_assembly(result):
                 result = self._parse_whole_and_list(half)
             elif half in self.preambles and HOST_HALF not in self.preambles:
                 result = self._parse_whole(half)
@@ -382,6 +382,12 @@ class _NvccHalves:
             if ran.status:
                 return self._failed(name, ran)
         return CudaCompilation(ran=ran, precompiled=header is not None or prefix is None)
+
+
+def _is_of_assembly(result: CudaCompilation) -> bool:
+    """Whether ptxas failed for another reason than a function that the preamble only declared."""
+    output = result.ran.output if result.ran else ""
+    return result.failed.startswith("ptxas") and "Unresolved extern" not in output
 
 
 def _whole(file: Path) -> Path:
