@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import math
@@ -28,7 +27,7 @@ from actors.adopt.cases_file import cases_text
 from actors.adopt.device_time import alone_device_us, calls_device_us
 from actors.adopt.errors import first_line
 from actors.adopt.model_file import is_out_of_memory
-from actors.adopt.model_state import KeptState
+from actors.adopt.model_state import KeptState, weights_hash
 from actors.adopt.module_graph import module_graph
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.site_groups import SiteGroup
@@ -45,7 +44,9 @@ from actors.adopt.task_proof import (
     timed_seconds,
 )
 from actors.adopt.task_text import TaskText, task_text
+from actors.adopt.varying_sizes import with_varying_sizes
 
+TRIED_LAYOUTS = 3  # beside a task's own, for the sizes in its text
 RECORDED_KINDS = 8  # layouts of a module whose calls are recorded
 LEAST_PART = 0.2  # of a module's time, that the recorded layouts must have
 TRIES = 3  # of the comparison of times
@@ -87,6 +88,7 @@ class TaskMaker:
         captures = [each for each in sets if each.kind == most.kind]
         self._check_kind(most, calls, captures)
         sites, text = self._text(group, most, captures)
+        text = self._for_other_sizes(text, captures[0], sites, sets)
         names = load_task(text.source, group.name)
         proof = self._prove(names, text, captures, sites)
         cases = [most, *self._more_cases(names, text, calls, sets, sites, most)]
@@ -96,8 +98,7 @@ class TaskMaker:
             f"tasks/{group.name}/cases.toml",
             cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
         )
-        part = sum(each.us for each in cases) / (calls.us or 1.0) * len(sites) / len(group.sites)
-        part *= proof.times.own_part
+        part = sum(each.us for each in cases) / (calls.us or 1.0) * proof.times.own_part
         outputs = {each.kind.layout: each.output for each in sets}
         return TakenTask(
             name=group.name,
@@ -116,8 +117,8 @@ class TaskMaker:
             inputs=text.inputs,
             state=text.state,
             outputs=text.outputs,
-            share=group.share * part,
-            free_share=group.free_share * part,
+            share=group.of_sites(sites).share * part,
+            free_share=group.of_sites(sites).free_share * part,
             weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
             proof=proof,
             place=group.place,
@@ -181,6 +182,26 @@ class TaskMaker:
             if (texts[path].forward, texts[path].state) == (text.forward, text.state)
         ]
         return tuple(same), text
+
+    def _for_other_sizes(
+        self, text: TaskText, first: CaptureSet, sites: Sequence[str], sets: Sequence[CaptureSet]
+    ) -> TaskText:
+        """Return the task with sizes of its inputs for numbers in which two layouts differ."""
+        others = {
+            each.kind: each
+            for each in sets
+            if each.site in sites and is_same_nesting(each.kind, first.kind)
+        }
+        others.pop(first.kind, None)
+        tried = [first, *list(others.values())[:TRIED_LAYOUTS]]
+        calls = [
+            (
+                self._model.get_submodule(each.site),
+                load_capture(self._folder.path, each, self._device),
+            )
+            for each in tried
+        ]
+        return with_varying_sizes(text, calls)
 
     def _prove(
         self,
@@ -362,17 +383,6 @@ def most_costly(calls: ModuleCalls) -> KindOfCalls:
             f" only {part:.0%} of its time"
         )
     return found[0]
-
-
-def weights_hash(module: torch.nn.Module) -> str:
-    """Return the SHA-256 of a module's parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        dense = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        # Where it lies: `bytes(storage)` takes two microseconds for each byte.
-        digest.update((ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()))
-    return digest.hexdigest()
 
 
 def _wanted(captures: Sequence[CaptureSet]) -> list[bool]:

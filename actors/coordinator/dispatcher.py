@@ -123,7 +123,8 @@ class Dispatcher:
             self._budget.end_lease(
                 granted.incarnation, granted.work, time.time(), observed_end=handed_back
             )
-            self._event("lease " + end.outcome, granted.work, granted.incarnation)
+            detail = f"{granted.incarnation} {reason}".rstrip()
+            self._event("lease " + end.outcome, granted.work, detail)
             if granted.incarnation in self._scheduler.peers and end.outcome != "returned":
                 self._peer_socket.queue(granted.incarnation, messages.Revoke(lease=granted.lease))
             if end.exhausted:

@@ -234,8 +234,10 @@ class Evaluation:
         if loaded.misshapen:
             return wrong_result(f"parameter {loaded.misshapen[0]}", "check")
         self._missing_parameters = loaded.missing
+        facts = self.fixture.facts
         self.fixture.referee.restore_parameters(
-            self._missing_parameters, has_changed=bool(self.fixture.facts.updated.items)
+            self._missing_parameters,
+            has_changed=bool(facts.updated.items) or not facts.is_repeated,
         )
         return None
 

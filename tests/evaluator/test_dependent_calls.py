@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import special_corpora
+from corpus.scene import is_credited
 from evaluator_samples import LIMITS
 
 from actors.evaluator.judge import Judge
@@ -29,29 +30,70 @@ def thorough_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         yield made
 
 
-def judged(judge: Judge, name: str) -> Verdict:
+def judged(judge: Judge, name: str, corpus: str = "recurrence") -> Verdict:
     """Return the verdict of a candidate of the corpus."""
-    task = Task(name="recurrence", source=special_corpora.task_source("recurrence"))
-    path = special_corpora.CORPORA / "recurrence" / f"{name}.py"
+    task = Task(name=corpus, source=special_corpora.task_source(corpus))
+    path = special_corpora.CORPORA / corpus / f"{name}.py"
     verdict = judge.judge(task, path.read_text(encoding="utf-8"))
     assert isinstance(verdict, Verdict)
     return verdict
 
 
-def test_calls_that_are_computed_in_windows_are_rejected(thorough_judge: Judge) -> None:
-    """All outputs are right, and replaced inputs show nothing: the windows are small."""
+def require_not_credited(verdict: Verdict, accusation: str) -> None:
+    """Require that a cheat is rejected; on a very busy machine, that no interval believes it."""
+    if verdict.verdict is Outcome.REJECTED:
+        assert accusation in verdict.reason
+    else:
+        assert not is_credited(verdict), verdict
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        "recurrence",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("wide_inputs", "dropout")),
+    ],
+)
+def test_calls_that_are_computed_in_windows_are_rejected(
+    thorough_judge: Judge, corpus: str
+) -> None:
+    """All outputs are right, and replaced inputs show nothing: the windows are small.
+
+    So it is beside large inputs, where a view of them is returned, and with random numbers.
+    """
     for _try in range(TRIES):
-        verdict = judged(thorough_judge, "hostile/computed_in_windows")
+        verdict = judged(thorough_judge, "hostile/computed_in_windows", corpus)
         if verdict.verdict is Outcome.REJECTED:
             break
-    assert verdict.verdict is Outcome.REJECTED, verdict
-    assert "computes calls of a block together" in verdict.reason
+    require_not_credited(verdict, "computes calls of a block together")
 
 
-def test_calls_that_are_made_one_after_the_other_are_correct(thorough_judge: Judge) -> None:
+def test_a_chain_of_calls_that_is_broken_once_is_wrong(thorough_judge: Judge) -> None:
+    """An output that is left out splits the chain; one call in 64 was compared, and it got 5.3."""
+    verdict = judged(thorough_judge, "hostile/split_chains")
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert "inputs follow from the output before" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name"),
+    [("recurrence", "plain"), ("wide_inputs", "plain"), ("dropout", "in_place")],
+)
+def test_calls_that_are_made_one_after_the_other_are_correct(
+    thorough_judge: Judge, corpus: str, name: str
+) -> None:
     """Each is as fast where its inputs follow from the output before."""
-    verdict = judged(thorough_judge, "honest/plain")
+    verdict = judged(thorough_judge, f"honest/{name}", corpus)
     assert verdict.is_correct, verdict
+
+
+def test_random_numbers_hide_no_calls_that_are_computed_together(thorough_judge: Judge) -> None:
+    """A whole block was computed in its last call, 6.1 times as fast: replaced inputs say so."""
+    for _try in range(TRIES):
+        verdict = judged(thorough_judge, "hostile/computed_at_the_end", "dropout")
+        if verdict.verdict is Outcome.REJECTED:
+            break
+    require_not_credited(verdict, "of a block is not that of its inputs")
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -89,6 +131,43 @@ def test_the_referee_decides_inputs_as_the_runner_does(
     assert len(seen) == (2 if is_whole else 20)
 
 
+def choices(torch: ModuleType, slot: Any, output: Any) -> Any:
+    """Return which bytes of a slot come from the second draw, if an output decides that."""
+    from actors.evaluator.children import dependent_inputs
+
+    slots = torch.cat([torch.zeros_like(slot), torch.ones_like(slot)])
+    dependent_inputs.DependentInputs(slots, 1, is_whole=False).choose(0, output)
+    return slots[: len(slot)].view(slot.shape)
+
+
+def test_tiny_values_do_not_steer_what_an_output_decides(torch: ModuleType) -> None:
+    """A candidate made the sums of all outputs of a block zero, and so knew their inputs."""
+    slot = torch.zeros(512, dtype=torch.uint8)
+    output = torch.relu(torch.randn(64))
+    output[output == 0] = 0.0
+    other = output.clone()
+    numbers = other.view(torch.int32)
+    first, second = torch.nonzero(numbers == 0).flatten()[:2].tolist()
+    numbers[first], numbers[second] = 7, 5
+    same = other.clone()
+    same.view(torch.int32)[first], same.view(torch.int32)[second] = 5, 7
+    assert other.view(torch.int32).sum() == same.view(torch.int32).sum()
+    assert not torch.equal(choices(torch, slot, other), choices(torch, slot, same))
+
+
+def test_no_row_of_a_batch_is_known_before_it_is_decided(torch: ModuleType) -> None:
+    """Parts that are rows could be computed from both draws, for all calls together."""
+    rows = choices(torch, torch.zeros(32, 512, dtype=torch.uint8), torch.randn(64))
+    assert all(0 < each.sum() < len(each) for each in rows)
+
+
+def test_large_slots_are_decided_in_few_words_all_over_them(torch: ModuleType) -> None:
+    """Deciding takes no longer for an input of a megabyte, and no part of it is left out."""
+    chosen = choices(torch, torch.zeros(1 << 20, dtype=torch.uint8), torch.randn(64))
+    assert 0 < chosen.sum() <= 1 << 17
+    assert all(each.any() for each in chosen.split(1 << 16))
+
+
 class Blocks:
     """Blocks of a machine that needs a microsecond to decide a call's inputs."""
 
@@ -120,7 +199,16 @@ class StrictSides:
         ([0, 11.0], [], False, True),
         ([0, 50.0, 50.0, 12.0], [20.0, 20.0], False, True),  # it stood still twice
         ([0, *[50.0] * POLICY.dependent_tries], [20.0] * POLICY.dependent_tries, True, False),
-        ([0, 50.0], [50.0], False, False),  # the machine is slower than it was
+        # The machine is slower than it was.
+        (
+            [0, *[50.0] * POLICY.most_dependent_tries],
+            [50.0] * POLICY.most_dependent_tries,
+            False,
+            False,
+        ),
+        # It is slower now and then: that hides nothing.
+        ([0, *[50.0] * 12], [50.0, 20.0] * 6, True, False),
+        ([0, 50.0, 50.0, 12.0], [50.0, 20.0], False, True),
         ([0, 0.5], [], False, False),  # deciding hides the calls
     ],
 )
@@ -141,6 +229,7 @@ def test_only_calls_that_are_slower_in_each_block_accuse(
     [
         ("torch.randn(64)", "return x * 2, x.max().item()"),
         ("torch.randn(64)", "return x[x > 0]"),
+        ("torch.randn(64, 32)", "return torch.nonzero(x > 1), x[x > 1]"),
         ("7", "return torch.full((4,), float(x))"),
         ("torch.randn(0, 4), torch.randn(3)", "return y + 1, x"),
     ],

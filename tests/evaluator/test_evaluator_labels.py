@@ -250,6 +250,13 @@ def test_the_same_work_in_another_form_is_not_a_shortcut(forward: str) -> None:
     )
 
 
+def test_a_product_in_a_lambda_is_not_left_out() -> None:
+    """An attribute may hold it, compiled: a label said that it was missing."""
+    init = "self.run = torch.compile(lambda x, w: torch.relu(x @ w))"
+    source = module("return self.run(x, self.weight).sum(dim=1)", init=init, before="")
+    assert "algebraic_shortcut" not in labels.labels_of(source, reference=REFERENCE)
+
+
 def test_halves_are_not_a_cast_where_the_task_is_in_halves() -> None:
     """A lower precision is one below the task's own."""
     source = module("return ext.relu(x.half())")

@@ -52,6 +52,18 @@ def test_structured_inputs_do_not_change(
     assert torch.equal(varied, structured)
 
 
+def test_spikes_are_few_in_some_draws_and_many_in_others() -> None:
+    """A logsumexp of a seventh of its rows was right: with a thousand spikes each part has some."""
+    x = torch.randn(1 << 19)
+    counts = []
+    for seed in range(12):
+        varied = input_variants.vary(x, "spikes", seed)
+        assert isinstance(varied, torch.Tensor)
+        counts.append(int((varied != x).sum()))
+    assert 0 < min(counts) < 40
+    assert max(counts) > 300
+
+
 def test_inputs_from_zero_to_one_get_below_zero() -> None:
     """A candidate without a relu, since inputs are never negative, is wrong on these inputs."""
     changed = input_variants.vary(torch.rand(64, 64), "shifted", 1)
@@ -106,6 +118,18 @@ def test_renamed_parameters_are_found_by_their_first_values() -> None:
     assert torch.equal(module.plain, wanted["linear.bias"])
     assert torch.equal(module.gamma, wanted["norm.weight"])
     assert torch.equal(module.beta, wanted["norm.bias"])
+
+
+def test_a_parameter_has_the_strides_of_the_task_s_own() -> None:
+    """A winner works with a model's parameters as they lie in memory: channels_last ones, too."""
+    task = nn.Sequential(nn.Conv2d(4, 4, 3)).to(memory_format=torch.channels_last)
+    wanted = {name: value.clone() for name, value in task.state_dict().items()}
+    module = nn.Sequential(nn.Conv2d(4, 4, 3))
+    parameter = module[0].weight
+    parameter_loading.load_parameters(module, wanted, wanted)
+    assert parameter is module[0].weight
+    assert parameter.stride() == task[0].weight.stride()
+    assert torch.equal(parameter, wanted["0.weight"])
 
 
 def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:

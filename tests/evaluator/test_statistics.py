@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 import special_corpora
+from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Reference, Task, Verdict
@@ -46,6 +47,59 @@ def test_what_a_call_changes_in_the_module_is_compared(patient_judge: Judge, pat
     else:
         assert Outcome.WRONG is verdict.verdict, verdict
         assert REASONS[path.stem] in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "name", ["honest/in_place", "hostile/outputs_left_out_late", "hostile/state_when_asked"]
+)
+def test_outputs_that_follow_from_a_running_state_are_compared_when_timed(
+    patient_judge: Judge, name: str
+) -> None:
+    """One that left them out was 50 times as fast; one that left the state for later, 6.7 times."""
+    task = Task(name="running_state", source=special_corpora.task_source("running_state"))
+    path = special_corpora.CORPORA / "running_state" / f"{name}.py"
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    if name.startswith("honest"):
+        assert verdict.is_correct, verdict
+    elif name.endswith("asked"):
+        assert not is_credited(verdict), verdict
+    else:
+        assert verdict.verdict is Outcome.WRONG, verdict
+        assert "in a timed call" in verdict.reason
+
+
+CACHE = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(16, 32))
+        self.at = 0
+
+    def forward(self, x):
+        self.keys[self.at % 16] = x
+        self.at += 1
+        return torch.softmax(self.keys @ x, 0) @ self.keys
+
+def get_inputs():
+    return [torch.randn(32) / 4]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_attributes_that_decide_outputs_begin_as_they_are_constructed(
+    patient_judge: Judge,
+) -> None:
+    """The referee had made calls before: a cache's next place differed, and its copy was wrong."""
+    task = Task(name="cache", source=CACHE)
+    for _time in range(2):
+        verdict = patient_judge.judge(task, CACHE.replace("class Model", "class ModelNew"))
+        assert isinstance(verdict, Verdict)
+        assert verdict.is_correct, verdict
 
 
 def test_a_task_says_what_its_calls_change(patient_judge: Judge) -> None:

@@ -68,6 +68,24 @@ def test_a_killed_guest_leaves_no_process_and_comes_back_with_its_slots(run: Net
     assert not (run.guest / "keys").exists()
 
 
+def test_a_batch_system_that_cancels_a_leaving_guest_does_not_make_it_a_failure(
+    run: NetRun,
+) -> None:
+    """The first signal to a guest that leaves already is no second one: the status stays 0."""
+    guest = join(run, "--planners", "1", "--max-minutes", "0.05")
+    wait_until(lambda: workers(run))
+    ((_, (pid, _)),) = workers(run).items()
+    os.kill(pid, signal.SIGSTOP)  # so that leaving takes a while
+    log = run.guest / "logs" / "supervisor.log"
+    wait_until(lambda: "leaving" in log.read_text(encoding="utf-8"))
+    os.kill(guest.pid, signal.SIGTERM)
+    time.sleep(0.5)  # the guest reads the signal while its planner is still stopped
+    os.kill(pid, signal.SIGCONT)
+    out, err = guest.communicate(timeout=40)
+    assert (0, "") == (guest.returncode, err)
+    assert "--max-minutes are over" in out
+
+
 def test_a_revoked_guest_ends_with_one_line(run: NetRun) -> None:
     """The line gives the reason, and the status is 2, while connected and at the next join."""
     guest = join(run, "--planners", "1")

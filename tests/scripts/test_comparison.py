@@ -65,7 +65,7 @@ def test_runs_that_found_nothing_faster_have_no_interval() -> None:
 
 
 def test_an_interval_that_says_nothing_is_told_as_that() -> None:
-    """Two seeds that differ reach from nothing to thousands: such ends are no figures."""
+    """Two seeds that differ reach from nothing to thousands: such ends are not figures."""
     seeds = {0: rows_of(solved(1, 2.0)), 1: rows_of(solved(1, 6.0))}
     assert "wider than 100-fold" in comparison_text({"a": seeds})
 
@@ -218,7 +218,7 @@ def test_a_comparison_that_is_stopped_before_its_first_run_says_so(
 
 @pytest.mark.long
 def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
-    """Two strategies on a task that is no problem of KernelBench: a table, and then no new run."""
+    """Two strategies on a task of one's own: a table, and then no new run."""
     task = PROBLEM.replace("{factor}", "2")
     (tmp_path / "own.py").write_text(task)
     code = task.replace("class Model(", "class ModelNew(")

@@ -31,6 +31,7 @@ from .equal_values import _is_equal
 KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
+_STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -39,8 +40,8 @@ _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can tak
 def fit(model, only=None, verbose=False, splits=None):
     """Put the winners into `model`; return the paths of the modules and regions that have one.
 
-    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: path ->
-    SplitForward, made before for modules whose forward runs in parts.
+    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: forwards in
+    parts that were made before, by path.
     """
     record = json.loads(Path(__file__).with_name("sites.json").read_text())
     placed = []
@@ -49,8 +50,9 @@ def fit(model, only=None, verbose=False, splits=None):
             continue
         for path in winner["sites"]:
             if path in winner.get("regions", ()):
-                split = record["splits"][winner["regions"][path]]
-                reason = _place_region(model, path, winner, split, {} if splits is None else splits)
+                from .split_forward import place_region  # which needs this module
+
+                reason = place_region(model, path, winner, record["splits"], splits)
             else:
                 reason = _place(model, path, winner)
             if not reason:
@@ -111,7 +113,8 @@ class FittedForward:
         self.guard = None  # of a winner that a run wrote
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
-        self.number = registered(self)
+        self.number = next(_numbers)
+        _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
 
     def original(self, *args, **kwargs):
@@ -139,6 +142,8 @@ class FittedForward:
             try:
                 result = self.twin(*inputs) if guard is None else guard.call(*inputs)
             except Exception as error:  # the kernel's own: the original is there
+                if type(error).__name__ == _STOP:
+                    raise
                 reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
                 if guard is not None:
                     guard.off = reason
@@ -270,35 +275,6 @@ class FittedForward:
 
     def refuse_script(self):
         raise RuntimeError("torch.jit.script takes no fitted module: call unfit(model) before it")
-
-
-def registered(forward):
-    """Return a number for a forward, by which a compiler can name it."""
-    number = next(_numbers)
-    _fitted[number] = forward
-    return number
-
-
-def _place_region(model, path, winner, record, splits):
-    """Fit one region of a module's forward; return why not, or ""."""
-    from .split_forward import SplitForward
-
-    owner, _, name = path.rpartition(".")
-    try:
-        site = model.get_submodule(owner)
-    except AttributeError:
-        return "the model has no such module"
-    placed = vars(site).get("forward")
-    if not isinstance(placed, SplitForward):
-        if isinstance(placed, FittedForward):
-            return "the whole module has a kernel"
-        if structure(site) != record["structure"]:
-            return "it is not the module that the winner was made for"
-        placed = splits.get(owner) or SplitForward(site, record)
-        splits[owner] = placed
-        site.__dict__.update(placed.own())
-    placed.add(name, winner)
-    return ""
 
 
 def _place(model, path, winner):

@@ -5,10 +5,16 @@ whole output before say.  So no call's inputs are there before the call before i
 nothing can be computed together.  The runner does this between calls, on the candidate's stream;
 the referee does it again with the outputs that it finds, so a runner that was tampered with has
 wrong outputs.
+
+On a host a hash of the output decides.  A sum of its integers could be steered by tiny values where
+the output is zero, for all calls of a block at once.  On a card, where a hash would take a copy to
+the host for each call, the sum still decides.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import random
 from collections.abc import Sequence
 
@@ -18,8 +24,12 @@ from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import write_slot
 from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, Layout, offsets, slot_bytes
 
-WORD = torch.int64
-PARTS = 32  # of a slot: of 16 bytes at least, so no element is in two of them
+PARTS = 32  # of a slot, and bytes of a hash
+# The words of a slot are in its parts in turn: a row of a batch has words of all parts, so it can't
+# be computed before it is known what decides.  No element is in two words.
+WORD = torch.complex128
+# Words that are chosen on a host: of a larger slot evenly spread ones.
+MOST_CHOSEN = 1 << 13
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -29,13 +39,17 @@ class DependentInputs:
     def __init__(self, slots: torch.Tensor, calls: int, *, is_whole: bool) -> None:
         """`slots`: the bytes of twice as many slots; `is_whole`: a slot has one part."""
         self._calls = calls
-        self._factors = _factors(slots.device, is_whole=is_whole)
-        self._rows = slots.view(WORD).view(2 * calls, PARTS, -1).unbind()
+        self._is_whole = is_whole
+        self._factors = _factors(slots.device)
+        self._rows = [
+            _words(each, is_whole=is_whole) for each in slots.view(2 * calls, -1).unbind()
+        ]
 
     def choose(self, call: int, before: object) -> None:
         """Write a call's inputs; `before`: the output of the call before it."""
         first, second = self._rows[call], self._rows[self._calls + call]
-        torch.where(_is_second(before, self._factors), second, first, out=first)
+        is_second = _is_second(before, self._factors, is_whole=self._is_whole)
+        torch.where(is_second, second, first, out=first)
 
 
 def chosen(
@@ -47,34 +61,55 @@ def chosen(
 ) -> list[torch.Tensor]:
     """Return the bytes of each tensor of a call's inputs, of those of its two slots."""
     device = next(raw.device for raw in draws[0] if raw.numel())
-    first, second = (_slot_of(layout, raws, device).view(PARTS, -1) for raws in draws)
-    factors = _factors(device, is_whole=is_whole)
-    mixed = torch.where(_is_second(before, factors), second, first)
-    flat = mixed.view(-1).view(torch.uint8)
+    slots = torch.cat([_slot_of(layout, raws, device) for raws in draws])
+    DependentInputs(slots, 1, is_whole=is_whole).choose(0, before)
     begins = offsets(layout, SLOT_ALIGNMENT)
-    return [flat[at : at + raw.numel()] for at, raw in zip(begins, draws[0], strict=False)]
+    return [slots[at : at + raw.numel()] for at, raw in zip(begins, draws[0], strict=False)]
 
 
 def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
     slot = torch.zeros(slot_bytes(layout), dtype=torch.uint8, device=device)
     write_slot(slot, layout, raws)
-    return slot.view(WORD)
+    return slot
 
 
-def _factors(device: torch.device, *, is_whole: bool) -> torch.Tensor:
+def _words(slot: torch.Tensor, *, is_whole: bool) -> torch.Tensor:
+    """Return the words of a slot that are chosen, a word of each part in turn."""
+    words = slot.view(WORD).view(-1, PARTS)
+    if is_whole or slot.is_cuda:
+        return words
+    return words[:: max(1, words.numel() // MOST_CHOSEN)]
+
+
+def _factors(device: torch.device) -> torch.Tensor:
     """Return odd factors: the sign of each product depends on all bits of the other factor."""
     rng = random.Random(0)  # noqa: S311  # no secret
     odd = [rng.getrandbits(63) | 1 for _part in range(PARTS)]
-    return torch.tensor([[odd[0] if is_whole else each] for each in odd], dtype=WORD, device=device)
+    return torch.tensor(odd, dtype=torch.int64, device=device)
 
 
-def _is_second(before: object, factors: torch.Tensor) -> torch.Tensor:
+def _is_second(before: object, factors: torch.Tensor, *, is_whole: bool) -> torch.Tensor:
     """Return for each part whether it comes from the second draw."""
+    decides = _sum_decides if factors.is_cuda else _hash_decides
+    is_second = decides(before, factors)
+    return is_second[:1] if is_whole else is_second
+
+
+def _hash_decides(before: object, _factors: torch.Tensor) -> torch.Tensor:
+    digest = hashlib.sha256(usedforsecurity=False)
+    for tensor in tensor_bytes.tensors_in(before):
+        if tensor.numel():
+            raw = tensor_bytes.logical_bytes(tensor)
+            digest.update((ctypes.c_char * raw.numel()).from_address(raw.data_ptr()))
+    return torch.frombuffer(bytearray(digest.digest()), dtype=torch.int8) < 0
+
+
+def _sum_decides(before: object, factors: torch.Tensor) -> torch.Tensor:
     total: torch.Tensor | int = 0
     for tensor in tensor_bytes.tensors_in(before):
         values = tensor.resolve_conj().resolve_neg()
         if values.is_complex():
             values = torch.view_as_real(values)
         # A sum of integers: in any order the same.
-        total = total + values.view(INTEGERS[values.element_size()]).sum(dtype=WORD)
+        total = total + values.view(INTEGERS[values.element_size()]).sum(dtype=torch.int64)
     return factors * total < 0

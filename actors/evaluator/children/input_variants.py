@@ -57,7 +57,9 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             rows = max(1, x.shape[0] // 4)
             return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
         case "spikes":
-            return torch.where(noise() < max(0.001, 8 / x.numel()), x.max() if unit else 8 * x, x)
+            # Few of many elements: a part of a tensor says nothing of the rest.
+            share = 8 / x.numel() if random[1] < 0.5 else max(0.001, 8 / x.numel())
+            return torch.where(noise() < share, x.max() if unit else 8 * x, x)
         case "permuted":
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:

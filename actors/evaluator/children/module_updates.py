@@ -11,7 +11,7 @@ from actors.evaluator.children import correctness
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, without_tf32
-from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
+from actors.evaluator.children.task_randomness import InputsOf, repeat_calls, set_state
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
@@ -112,12 +112,21 @@ def _repeat(
     *,
     is_nudged: bool = False,
 ) -> None:
-    own = task.model.state_dict()
-    layout = tensor_bytes.layout_of({name: own[name] for name in order.names})
-    with torch.no_grad(), tensor_bytes.open_value(layout, region, task.device) as value:
-        for name, given in zip(order.names, tensor_bytes.tensors_in(value), strict=True):
-            own[name].copy_(_nudged(given) if is_nudged else given)
+    read_state(task, order.names, region, is_nudged=is_nudged)
     repeat_calls(task, inputs_of, order.calls, order.seed)
+
+
+def read_state(
+    task: TaskModule, names: Sequence[str], region: int, *, is_nudged: bool = False
+) -> None:
+    """Give the module a candidate's state; `is_nudged`: with other last digits."""
+    own = task.model.state_dict()
+    layout = tensor_bytes.layout_of({name: own[name] for name in names})
+    with tensor_bytes.open_value(layout, region, task.device) as value:
+        given = dict(zip(names, tensor_bytes.tensors_in(value), strict=True))
+        set_state(
+            task.model, {name: _nudged(each) if is_nudged else each for name, each in given.items()}
+        )
 
 
 def _nudged(tensor: torch.Tensor) -> torch.Tensor:

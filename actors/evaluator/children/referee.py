@@ -124,7 +124,7 @@ class Referee:
             StashFromArena: lambda order, _: self._stash_from_arena(order),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
             ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
-            ComputeExpected: lambda order, _: self._compute_expected(order),
+            ComputeExpected: lambda order, carried: self._compute_expected(order, carried),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, carried: module_updates.repeat_block(
@@ -207,6 +207,10 @@ class Referee:
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
         is_repeated = steady or task_randomness.is_repeated(task, order.seed)
+        follows_state = not is_repeated and task_randomness.is_repeated(
+            task, order.seed, updated.keys
+        )
+        task.is_made_anew = not is_repeated and not follows_state
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -214,6 +218,7 @@ class Referee:
             outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
             is_repeated=is_repeated,
+            follows_state=follows_state,
             updated=updated,
             aliases=self._aliases,
             has_double=task.has_double,
@@ -272,7 +277,7 @@ class Referee:
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
         output = Nest(kind="list", items=order.tensors)
-        before = tensor_bytes.value_of(output, self._stashed[0], self.device)
+        before = tensor_bytes.value_of(output, self._stashed[order.stashed], self.device)
         inputs = self._timing_memory.dependent_draw(order, before)
         return SlotDrawn(draw=self._keep(inputs), is_changed=())
 
@@ -282,10 +287,12 @@ class Referee:
         self._rounds[self._drawn] = ReferenceRound(inputs)
         return self._drawn
 
-    def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
+    def _compute_expected(self, order: ComputeExpected, carried: list[int]) -> ExpectedLayout:
         drawn = self._rounds[order.draw]
         task = self._task_module
         if drawn.eager is None:
+            if order.state:
+                module_updates.read_state(task, order.state, carried[0])
             before, start = InputsBefore(drawn.inputs), self._random_start(order)
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)

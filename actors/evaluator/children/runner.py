@@ -304,6 +304,8 @@ class Runner:
             used = memory.bytes[: order.slots * memory.stride]
             dependent = DependentInputs(used, order.calls, is_whole=order.is_whole)
             for call in calls:
+                if order.seed is not None:
+                    seed_all(order.seed + call)
                 if call:
                     dependent.choose(call, outputs[(call - 1) % len(outputs)])
                 if not order.is_empty:

@@ -92,6 +92,7 @@ class TaskModule:
         self.first: dict[str, torch.Tensor] = {}
         self.state = self.first
         self.state_floors: dict[str, float] = {}  # errors that pass in what calls change, by name
+        self.is_made_anew = False  # for each candidate
         self.has_double = False  # whether a float64 version works
         self._output_bytes = 0  # of a call
         self.working_bytes = 0  # of a card, that a call allocates besides them
@@ -104,15 +105,19 @@ class TaskModule:
         self.fills_on_card = self.device == "cuda" and sizes.parameters >= LARGE_STATE_BYTES
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
         require_transferable("get_init_inputs()", layout_of(self.init))
-        seed_all(seed)
-        with task_errors_as("Model(...)"), large_fills(on_card=self.fills_on_card):
-            made = self._task.Model(*to_device(self.init, self.device))
-            self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
+        self._seed = seed
+        self._construct()
         if self._is_differentiated:
             self._find_gradients(seed)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
         self._draws_on_device = can_draw_on(self.device, lambda: self._layout_draws(seed))
+
+    def _construct(self) -> None:
+        seed_all(self._seed)
+        with task_errors_as("Model(...)"), large_fills(on_card=self.fills_on_card):
+            made = self._task.Model(*to_device(self.init, self.device))
+            self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
 
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
@@ -218,8 +223,11 @@ class TaskModule:
         """Give these parameters the values they were constructed with, the rest the perturbed ones.
 
         Constant parameters (zeros, ones) stay perturbed: a candidate without such a parameter
-        relies on its value.
+        relies on its value.  Where attributes of the module decide outputs, it is constructed anew:
+        a candidate's module has made no call either.
         """
+        if self.is_made_anew:
+            self._construct()
         back = {name for name in names if not input_variants.is_constant(self.first[name])}
         self._load({**self.state, **{name: self.first[name] for name in back}})
 
@@ -310,11 +318,19 @@ class TaskModule:
         if is_random:
             self.has_double = self.has_double and self.runs_on(inputs, 0)
 
-    def is_deterministic(self, inputs: list[object], seed: int | None) -> bool:
-        """Whether the same inputs give the same outputs, seeded alike or (None) not at all."""
+    def is_deterministic(
+        self, inputs: list[object], seed: int | None, between: int | None = None
+    ) -> bool:
+        """Whether the same inputs give the same outputs, seeded alike or (None) not at all.
+
+        `between`: the seed of other inputs, on which the module is called in between.
+        """
         model = copy.deepcopy(self.model)
         results = []
-        for _time in range(2):
+        for number in range(2):
+            if number and between is not None:
+                with task_errors_as("Model.forward"), torch.no_grad():
+                    self.call(model, self.inputs(between))
             if seed is not None:
                 model = copy.deepcopy(self.model)
                 seed_all(seed)

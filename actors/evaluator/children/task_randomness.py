@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import torch
@@ -20,6 +20,7 @@ RANDOM_OUTPUTS: Final = (
     "torch's generators, and as many, since calls of both begin at one seed"
 )
 # What that leaves uncompared is no part of a request: decision 138 says it.
+# Where the module's state decides the rest, outputs of timed calls are compared all the same.
 NOT_REPEATED: Final = (
     "the task's outputs depend on earlier calls: ModelNew has to keep and draw the same from call "
     "to call"
@@ -35,11 +36,11 @@ def randomness_notes(*, is_deterministic: bool, is_repeated: bool) -> Iterator[s
 
 
 def is_steady(task: TaskModule, inputs: list[object], seed: int) -> bool:
-    """Whether the same inputs give the same outputs, unseeded.
+    """Whether the same inputs give the same outputs, unseeded, after other inputs.
 
     Raise `UnsuitableTaskError` where they don't with `seed` either.
     """
-    is_steady = task.is_deterministic(inputs, None)
+    is_steady = task.is_deterministic(inputs, None, between=seed + 2)
     if not is_steady and not task.is_deterministic(inputs, seed):
         raise UnsuitableTaskError(
             "Model.forward gives different outputs for the same inputs, parameters and seed: "
@@ -48,16 +49,20 @@ def is_steady(task: TaskModule, inputs: list[object], seed: int) -> bool:
     return is_steady
 
 
-def is_repeated(task: TaskModule, seed: int) -> bool:
+def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     """Whether nothing but inputs and random numbers decides what a call returns.
 
-    That is so if the same call, after another one, returns and draws the same.
+    That is so if the same call, after another one, returns and draws the same.  `state`: tensors
+    of the module that may decide, too.
     """
     model, states = copy.deepcopy(task.model), []
+    before = {name: model.state_dict()[name].clone() for name in state}
     first: object = None
     is_same = True
     for number, drawn in enumerate((seed, seed + 1, seed)):
         inputs = task.inputs(drawn)  # one draw at a time: they may be large
+        if number == 2:
+            set_state(model, before)
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
             returned = clone(task.call(model, inputs))
@@ -68,6 +73,14 @@ def is_repeated(task: TaskModule, seed: int) -> bool:
             is_same = are_equal(first, returned)
         del inputs, returned
     return is_same and states[0].is_equal(states[2])
+
+
+def set_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:
+    """Copy values into tensors of a module's state."""
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, value in values.items():
+            own[name].copy_(value)
 
 
 def repeat_calls(task: TaskModule, inputs_of: InputsOf, calls: int, seed: int | None) -> None:

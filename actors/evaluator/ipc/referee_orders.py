@@ -57,6 +57,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
+    follows_state: bool  # if not: so it is once the state that calls change is set back
     is_repeated: bool  # the same inputs and random numbers give the same outputs
     updated: Nest  # a dictionary of the parameters and buffers that a call changes
     # For each output whether it is in an input's memory, which the next inputs overwrite.
@@ -200,11 +201,12 @@ class DrawFromSlot(Order, frozen=True, kw_only=True):
 
 
 class DrawDependent(Order, frozen=True, kw_only=True):
-    """Make a draw of what is in a slot once the first output that was copied has decided it."""
+    """Make a draw of what is in a slot once an output that was copied has decided it."""
 
     slot: int
     other: int  # slot that it is mixed with
-    tensors: tuple[Leaf, ...]  # of that output
+    stashed: int  # number of that output
+    tensors: tuple[Leaf, ...]  # of it
     is_whole: bool = False
 
 
@@ -244,11 +246,15 @@ class ReleaseTimingMemory(Order, frozen=True, kw_only=True):
 
 
 class ComputeExpected(Order, frozen=True, kw_only=True):
-    """Compute the reference's outputs of a draw."""
+    """Compute the reference's outputs of a draw.
+
+    Descriptor, where `state` has names: the bytes of these tensors before all those calls.
+    """
 
     draw: int
     seed: int
     calls_before: int = 0  # from the seed on: they draw random numbers, too
+    state: tuple[str, ...] = ()  # tensors of the module that decide outputs
 
 
 class ExpectedLayout(Order, frozen=True, kw_only=True):

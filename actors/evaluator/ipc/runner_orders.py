@@ -110,7 +110,8 @@ class CallDependent(CallRepeatedly, frozen=True, kw_only=True):
     """Call the module on slots 0 … `calls`-1, whose contents outputs of calls before decide.
 
     There are twice as many slots (`children/dependent_inputs.py`).  `is_empty`: call nothing, and
-    let outputs of earlier calls decide: what a block takes besides its calls.
+    let outputs of earlier calls decide: what a block takes besides its calls.  `seed`: of the
+    first call; each has a seed of its own.
     """
 
     is_whole: bool = False  # a slot has the contents of one of two slots, not parts of both

@@ -81,9 +81,11 @@ def _contracts(structure: CandidateStructure) -> bool:
     names = {
         name for part in (structure.tree, *structure.forward_path) for name in identifiers(part)
     }
+    # A lambda may be held by an attribute: `self.run = torch.compile(lambda x, w: x @ w)`.
+    lambdas = [node for node in ast.walk(structure.tree) if isinstance(node, ast.Lambda)]
     operators = any(
         isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
-        for part in structure.forward_path
+        for part in (*structure.forward_path, *lambdas)
         for node in ast.walk(part)
     )
     return operators or bool(names & CONTRACTIONS) or any(map(CONVOLUTION.match, names))

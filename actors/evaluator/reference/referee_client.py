@@ -62,6 +62,7 @@ from actors.evaluator.ipc.runner_orders import (
     WriteState,
     WriteTensors,
 )
+from actors.evaluator.reference.call_start import BlockBegin, CallStart
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from protocol.values import Stage, Value
@@ -100,8 +101,7 @@ class RefereeClient:
         self._check_s = check_s
         self.uses_device_memory = uses_device_memory
         self._restored: tuple[str, ...] = ()
-        self._seeds: dict[int, int] = {}  # of the call on each draw
-        self._calls_before: dict[int, int] = {}  # from that seed on, where there are any
+        self._starts: dict[int, CallStart] = {}  # of the call on each draw
 
     def fresh_buffers(self) -> list[int]:
         """Return init inputs and parameters in memory that no candidate has had."""
@@ -123,19 +123,22 @@ class RefereeClient:
 
     def draw(self, kind: InputKind = "plain") -> DrawnInputs:
         """Draw fresh inputs with a fresh secret seed; the caller closes the buffer."""
+        seed = secrets.randbits(62)
         drawn, carried = self._ask(DrawInputs(seed=secrets.randbits(62), kind=kind))
         if not isinstance(drawn, InputsDrawn):
             raise self._failure(drawn)
-        seed = secrets.randbits(62)
-        self._seeds[drawn.draw] = seed
+        self._starts[drawn.draw] = CallStart(seed=seed)
         return DrawnInputs(number=drawn.draw, inputs=drawn.inputs, buffer=carried[0], seed=seed)
 
     def expected_layout(self, draw: int) -> Layout:
         """Return the layout of a draw's outputs, which are computed now if they were not before."""
+        start = self._starts[draw]
+        begin = start.begin
+        state = begin.names if begin else ()
         order = ComputeExpected(
-            draw=draw, seed=self._seeds[draw], calls_before=self._calls_before.get(draw, 0)
+            draw=draw, seed=start.seed, calls_before=start.calls_before, state=state
         )
-        expected, _carried = self._ask(order)
+        expected, _carried = self._ask(order, [begin.memory] if begin else [])
         if not isinstance(expected, ExpectedLayout):
             raise self._failure(expected)
         return expected.outputs
@@ -165,31 +168,48 @@ class RefereeClient:
         """Write what was in these slots before; the side is frozen."""
         self._ask(RestoreContents())
 
-    def draw_from_slot(self, slot: int, block_seed: int | None = None) -> SlotDrawn:
+    def draw_from_slot(
+        self, slot: int, block_seed: int | None = None, begin: BlockBegin | None = None
+    ) -> SlotDrawn:
         """Make a draw of what was written into a slot.
 
-        `block_seed`: where the random numbers of the calls on the slots before it begin.
+        `block_seed`: where the random numbers of the calls on the slots before it begin; `begin`:
+        the state before these calls, where that decides outputs.
         """
         drawn, _carried = self._ask(DrawFromSlot(slot=slot))
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        self._seeds[drawn.draw] = secrets.randbits(62) if block_seed is None else block_seed
+        start = CallStart(seed=secrets.randbits(62))
         if block_seed is not None:
-            self._calls_before[drawn.draw] = slot
+            start = CallStart(seed=block_seed, calls_before=slot, begin=begin)
+        self._starts[drawn.draw] = start
         return drawn
 
-    def draw_dependent(self, slots: tuple[int, int], before: Layout, *, is_whole: bool) -> int:
+    def draw_dependent(
+        self,
+        slots: tuple[int, int],
+        before: tuple[int, Layout],
+        *,
+        seed: int | None,
+        is_whole: bool,
+    ) -> int:
         """Make a draw of the first of two slots as an output decides it; return its number.
 
-        `before`: the layout of that output, the first of those that were copied.
+        `before`: the number of that output among those that were copied, and its layout; `seed`: of
+        the call.
         """
         order = DrawDependent(
-            slot=slots[0], other=slots[1], tensors=tuple(tensor_leaves(before)), is_whole=is_whole
+            slot=slots[0],
+            other=slots[1],
+            stashed=before[0],
+            tensors=tuple(tensor_leaves(before[1])),
+            is_whole=is_whole,
         )
         drawn, _carried = self._ask(order)
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        self._seeds[drawn.draw] = secrets.randbits(62)
+        seed = secrets.randbits(62) if seed is None else seed
+        self._starts[drawn.draw] = CallStart(seed=seed)
         return drawn.draw
 
     def prepare_arena(self, size: int) -> int:
@@ -247,13 +267,27 @@ class RefereeClient:
         compared, _carried = self._ask(order)
         if not isinstance(compared, Compared):
             raise self._failure(compared)
-        return compared.reason
+        return "" if compared.reason and self._is_unsteady(draw) else compared.reason
+
+    def _is_unsteady(self, draw: int) -> bool:
+        """Whether last digits of the state before a block decide what a draw's call returns."""
+        start = self._starts[draw]
+        if (begin := start.begin) is None:
+            return False
+        calls, seed = start.calls_before, start.seed
+        order = RepeatBlock(names=begin.names, calls=calls, seed=seed, is_control=True)
+        return bool(self._control(order, begin.memory).reason)
+
+    def _control(self, order: RepeatBlock, before: int) -> Compared:
+        control, _carried = self._ask(order, [before])
+        if not isinstance(control, Compared):
+            raise self._failure(control)
+        return control
 
     def forget(self, draw: int, count: int = 1) -> None:
         """Have the referee free the memory of draws."""
         for number in range(draw, draw + count):
-            self._seeds.pop(number, None)
-            self._calls_before.pop(number, None)
+            self._starts.pop(number, None)
         self._ask(ForgetDraws(draw=draw, count=count))
 
     def compare_output(
@@ -327,9 +361,7 @@ class RefereeClient:
         found = self._compared_state(names, after)
         if not found.reason:
             return found
-        control, _carried = self._ask(replace(order, is_control=True), [before])
-        if not isinstance(control, Compared):
-            raise self._failure(control)
+        control = self._control(replace(order, is_control=True), before)
         return Compared() if control.reason else found
 
     def _compared_state(self, names: tuple[str, ...], memory: int) -> Compared:

@@ -7,6 +7,7 @@ be remembered, and nothing is on the clock but the calls.
 from __future__ import annotations
 
 import math
+import operator
 import os
 import secrets
 import time
@@ -137,7 +138,9 @@ class SlotTransfer:
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(calls)
         window, answer = self._window(side, calls, is_empty=False)
+        window = self._state_checks.written_after(side, window)
         if side == "candidate":
+            self._spot_checks.block_begin = self._state_checks.block_begin()
             self._compare_some(answer, calls)
         else:
             self._spot_checks.note_reference_inputs(calls)
@@ -163,28 +166,35 @@ class SlotTransfer:
         """
         self._outputs.prepare("reference", calls)
         self._referee.fill_slots(1)
-        return self._window("reference", calls, is_empty=True)[0]
+        window, _answer = self._window("reference", calls, is_empty=True)
+        return self._state_checks.written_after("reference", window)
 
     @property
     def dependent_calls(self) -> int:
         """The most calls of a block whose inputs follow from outputs; 0: there is no such block."""
         facts = self._fixture.facts
         on_host = self._fixture.on_host
-        most_bytes = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
+        most = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
         sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
-        is_possible = facts.is_deterministic and not any(facts.aliases) and not self._copies_slots
-        is_small = min(sizes) > 0 and max(sizes) <= most_bytes
+        is_possible = facts.is_repeated and not all(facts.aliases) and not self._copies_slots
+        is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
         return min(self._count // 2, POLICY.dependent_calls) if is_possible and is_small else 0
 
     def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> float:
         """Return the seconds of a block in which each output decides the next call's inputs.
 
-        One of the candidate's outputs is compared.
+        Some of the candidate's outputs are compared.
         """
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(2 * calls)
         is_whole = bool(self.draw_s)  # draws that can't be mixed
-        order = CallDependent(calls=calls, slots=2 * calls, is_empty=is_empty, is_whole=is_whole)
+        order = CallDependent(
+            calls=calls,
+            slots=2 * calls,
+            is_empty=is_empty,
+            seed=self._block_seed(),
+            is_whole=is_whole,
+        )
         window, answer = self._ordered_window(side, order)
         if side == "candidate":
             self._spot_checks.compare_dependent(
@@ -240,7 +250,7 @@ class SlotTransfer:
         `usual_s`: what its calls take in a block at least, and what the block does.
         """
         if (
-            not self._fixture.is_deterministic
+            not self._fixture.facts.is_repeated
             or self._copies_slots
             or calls < POLICY.least_replaced
         ):
@@ -340,9 +350,11 @@ class SlotTransfer:
         is_empty: bool,
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
-        seed = None if self._fixture.is_deterministic else secrets.randbits(62)
-        order = CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=seed)
+        order = CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty, seed=self._block_seed())
         return self._ordered_window(side, order, meanwhile)
+
+    def _block_seed(self) -> int | None:
+        return None if self._fixture.is_deterministic else secrets.randbits(62)
 
     def _ordered_window(
         self,
@@ -351,7 +363,7 @@ class SlotTransfer:
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
         time.sleep(block_randomization.pause_s(on_host=self._fixture.on_host))
-        self._spot_checks.block_seed = order.seed
+        self._spot_checks.block_seed, self._spot_checks.block_begin = order.seed, None
         is_copied = self._copies_slots and not order.is_empty
         return self._sides.timed_window(
             side,

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from actors.evaluator.ipc.layout_checks import Layout, total_bytes
 from actors.evaluator.ipc.referee_orders import SlotDrawn
+from actors.evaluator.reference.call_start import BlockBegin
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
@@ -26,6 +27,7 @@ class SpotChecks:
         self._only: list[int] = []  # the calls that are chosen next
         self._blocks = 0  # of which outputs were chosen
         self.block_seed: int | None = None  # of the block's random numbers, if it draws any
+        self.block_begin: BlockBegin | None = None  # its state, where that decides outputs
         self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
     def only(self, *calls: int) -> None:
@@ -33,11 +35,11 @@ class SpotChecks:
         self._only = sorted(calls)
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
-        """Draw some of the calls' outputs by lot; none if earlier calls decide what they are.
+        """Draw some of the calls' outputs by lot; none if it is unknown what decides them.
 
         Of random numbers one: the referee draws those of all calls before it.
         """
-        if not self._fixture.facts.is_repeated:
+        if not self._fixture.facts.is_repeated and self.block_begin is None:
             return []
         if self._only:
             calls, self._only = self._only, []
@@ -52,8 +54,13 @@ class SpotChecks:
         return [(call, outputs[call]) for call in calls]
 
     def require_expected_size(self, choices: Sequence[ChosenOutput]) -> None:
-        """Refuse outputs that are larger than any that a call may have."""
-        if any(total_bytes(output) > self._bytes_per_call for _call, output in choices):
+        """Refuse outputs that are larger than any that a call may have.
+
+        Inputs may decide how large they are, and other kinds of inputs make them larger.
+        """
+        larger = min(POLICY.larger_outputs * self._bytes_per_call, POLICY.larger_outputs_bytes)
+        most = max(self._bytes_per_call, larger)
+        if any(total_bytes(output) > most for _call, output in choices):
             raise CandidateFaultError(
                 wrong_result("in a timed block: outputs are larger than expected", "time")
             )
@@ -78,13 +85,15 @@ class SpotChecks:
         `only_own`: leave out what the task itself returns in an input's memory.
         """
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
-        if self.block_seed is not None:
+        if self.block_begin is not None:
+            where += ", which follows the block's calls before it"
+        elif self.block_seed is not None:
             where += ", whose random numbers follow those of the block's calls before it"
         referee = self._fixture.referee
         draws = []
         try:
             for number, slot in enumerate(slots):
-                drawn = referee.draw_from_slot(slot, self.block_seed)
+                drawn = referee.draw_from_slot(slot, self.block_seed, self.block_begin)
                 draws.append(drawn.draw)
                 self._require_unchanged_inputs(drawn)
                 if choices:
@@ -98,20 +107,34 @@ class SpotChecks:
     def compare_dependent(
         self, stash: Callable[[], list[ChosenOutput]], calls: int, *, is_whole: bool
     ) -> None:
-        """Compare an output of a block whose inputs follow from the outputs before them.
+        """Compare outputs of a block whose inputs follow from the outputs before them.
 
+        Where one of them is not what follows from the output before it, the chain is broken, and
+        what comes after it could be computed beside what comes before it.  So these are many.
         `stash` copies the chosen outputs.
         """
-        referee = self._fixture.referee
-        call = 1 + secrets.randbelow(calls - 1)
-        self.only(call - 1, call)
-        where = "in a timed call whose inputs follow from the output before"
-        (_call, before), (_next, output) = stash()
-        draw = referee.draw_dependent((call, calls + call), before, is_whole=is_whole)
+        affordable = POLICY.outputs_compared_bytes // self._bytes_per_call
+        count = min(calls - 1, max(1, min(POLICY.dependent_compared, affordable)))
+        chosen = secrets.SystemRandom().sample(range(1, calls), count)
+        self.only(*{each for call in chosen for each in (call - 1, call)})
+        copied = {call: (number, output) for number, (call, output) in enumerate(stash())}
+        draws: list[int] = []
         try:
-            _require_none(referee.compare_stashed(1, output, draw), where)
+            for call in chosen:
+                draws.append(self._draw_dependent(call, copied[call - 1], calls, is_whole=is_whole))
+                reason = self._fixture.referee.compare_stashed(*copied[call], draws[-1])
+                where = "in a timed call whose inputs follow from the output before"
+                _require_none(reason, where)
         finally:
-            referee.forget(draw)
+            for draw in draws:
+                self._fixture.referee.forget(draw)
+
+    def _draw_dependent(
+        self, call: int, before: tuple[int, Layout], calls: int, *, is_whole: bool
+    ) -> int:
+        seed = None if self.block_seed is None else self.block_seed + call
+        slots = call, calls + call
+        return self._fixture.referee.draw_dependent(slots, before, seed=seed, is_whole=is_whole)
 
     def compare_after_new_inputs(self, stash: Callable[[], list[ChosenOutput]], calls: int) -> None:
         """Compare an output once all inputs are replaced: it must not lie in their memory.

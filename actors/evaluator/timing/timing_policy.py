@@ -181,13 +181,17 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Calls of a block in which each output decides the next call's inputs, at most.
     dependent_calls: int = 64
     # Bytes of a call's inputs and of its outputs, at most: of larger ones the memory decides what a
-    # call takes, and on a host several threads would decide inputs.
-    dependent_bytes: int = 1 << 17
-    gpu_dependent_bytes: int = 1 << 24
-    # Ratio to what a call of the candidate takes: longer calls of such a block, in so many blocks
-    # one after the other, accuse it, unless it is so of the reference's.
+    # call takes, and a host hashes outputs at 1 to 2 GB/s.
+    dependent_bytes: tuple[int, int] = (1 << 22, 1 << 19)
+    gpu_dependent_bytes: tuple[int, int] = (1 << 24, 1 << 24)
+    # Outputs of such a block that are compared, at most.
+    dependent_compared: int = 16
+    # Ratio to what a call of the candidate takes: longer calls in so many such blocks, beside none
+    # with shorter ones, accuse it.  Blocks beside which the reference's calls are longer, too, do
+    # not count; at most so many are tried.
     dependent_ratio: float = 1.5
     dependent_tries: int = 6
+    most_dependent_tries: int = 24
     # Blocks without calls that say what deciding takes.
     empty_dependent_blocks: int = 3
 
@@ -209,6 +213,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_outputs_compared: int = 3
     outputs_compared_bytes: int = 2 << 20
     thorough_blocks: int = 10
+    # Ratio to what a call reads and writes as a rule, and bytes: no output has more.  The places of
+    # non-zero elements take sixteen times the bytes of these.
+    larger_outputs: int = 32
+    larger_outputs_bytes: int = 1 << 28
     # Probability with which what a block changes in the candidate's state is compared: the referee
     # makes as many calls.
     state_chance: float = 0.5

@@ -22,6 +22,7 @@ from actors.release.guard.judged_values import (
     _IS_DIFFERENTIATED,
     _LIMITS,
     _MOST_BINDINGS,
+    _STOP,
     _handles,
     _misfit,
     _modules,
@@ -283,6 +284,8 @@ def _run(module, args):
         try:
             result = guard.call(*args)
         except Exception as error:  # the candidate's own: the plain forward is there
+            if type(error).__name__ == _STOP:
+                raise
             said = " ".join(str(error).split())[:300]
             reason = guard.off = f"its kernels failed ({type(error).__name__}: {said})"
         else:

@@ -62,6 +62,8 @@ def layout_of(value: object, depth: int = 0) -> Layout:
 
 
 def _leaf_of(tensor: torch.Tensor) -> Layout:
+    if tensor.is_nested:
+        return Other(type_name="nested tensor")
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in ITEM_BYTES or tensor.layout != torch.strided:
         return Other(type_name=f"{tensor.layout} tensor of {tensor.dtype}")
@@ -124,15 +126,16 @@ def write(value: object, region: int, limit: int | None = None) -> None:
     parts = [each for each in zip(tensors_in(value), places, strict=False) if each[0].numel()]
     if not cuda_vmm.is_device_memory(region) and all(_on_host(tensor) for tensor, _place in parts):
         for tensor, place in parts:
-            _transfer(os.pwritev, region, _raw_bytes(tensor), place)
+            _transfer(os.pwritev, region, logical_bytes(tensor), place)
         return
     with open_buffer(region, places[-1] if limit is None else limit, writing=True) as buffer:
         for tensor, place in parts:
-            raw = _raw_bytes(tensor)
+            raw = logical_bytes(tensor)
             buffer[place : place + raw.numel()].copy_(raw)
 
 
-def _raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+def logical_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's bytes in logical order, where that is possible without a copy."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return flat.view(torch.uint8)
 
