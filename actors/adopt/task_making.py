@@ -47,7 +47,7 @@ from actors.adopt.task_proof import (
 from actors.adopt.task_text import TaskText, task_text
 from actors.adopt.varying_sizes import with_varying_sizes
 
-TRIED_LAYOUTS = 3  # beside a task's own, for the sizes in its text
+TRIED_LAYOUTS = 4  # for the sizes in a task's text
 RECORDED_KINDS = 8  # layouts of a module whose calls are recorded
 LEAST_PART = 0.2  # of a module's time, that the recorded layouts must have
 TRIES = 3  # of the comparison of times
@@ -186,19 +186,16 @@ class TaskMaker:
         self, text: TaskText, first: CaptureSet, sites: Sequence[str], sets: Sequence[CaptureSet]
     ) -> TaskText:
         """Return the task with sizes of its inputs for numbers in which two layouts differ."""
-        others = {
-            each.kind: each
-            for each in sets
-            if each.site in sites and is_same_nesting(each.kind, first.kind)
-        }
-        others.pop(first.kind, None)
-        tried = [first, *list(others.values())[:TRIED_LAYOUTS]]
+        chosen = {first.kind: first}
+        for each in sets:
+            if each.site in sites and is_same_nesting(each.kind, first.kind):
+                chosen.setdefault(each.kind, each)
         calls = [
             (
-                self._model.get_submodule(each.site),
-                load_capture(self._folder.path, each, self._device),
+                self._model.get_submodule(one.site),
+                load_capture(self._folder.path, one, self._device),
             )
-            for each in tried
+            for one in list(chosen.values())[:TRIED_LAYOUTS]
         ]
         return with_varying_sizes(text, calls)
 
