@@ -235,6 +235,22 @@ def test_a_long_wait_for_the_model_is_shown_once(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_an_evaluator_that_can_not_judge_says_why_once(tmp_path: Path) -> None:
+    """On a full disk nothing is judged: without a line the log of such a run is silent."""
+    Sample(tmp_path, nodes=(), status="running")
+    reader, stream = RunReader(tmp_path), io.StringIO()
+    screen, snapshot = PlainScreen(stream), poll(reader)
+    worker = WorkerStatus(
+        slot="evaluator-0", state="up", pid=1, restarts=0, activity="", seconds=None,
+        cause="no room on the disk of /scratch: 0 MiB are free", is_quarantined=True,
+    )  # fmt: skip
+    for second in range(20):
+        screen.show(snapshot, (worker,), float(second))
+    assert stream.getvalue().splitlines()[1:] == [
+        "evaluator-0: nothing is judged there: no room on the disk of /scratch: 0 MiB are free",
+    ]
+
+
 def test_work_that_no_machine_stays_long_enough_for_is_named(tmp_path: Path) -> None:
     """Jobs with too short a wall time hand the same work back for ever: a line says so."""
     sample = Sample(tmp_path, budget=30, status="running")
