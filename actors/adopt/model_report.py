@@ -190,7 +190,8 @@ class _Report:
         together = trial.together.describe() if trial.together else ""
         calls = f"{trial.kernel_calls} of {trial.expected_calls}" if trial.expected_calls else ""
         word = "kept" if trial.kept else f"dropped: {trial.reason}"
-        return f"{row} {alone} | {together} | {trial.ceiling:.2f}× | {calls} | {word} |"
+        most = f"{trial.ceiling or _ceiling(self._look, task):.2f}×"  # not measured if not tried
+        return f"{row} {alone} | {together} | {most} | {calls} | {word} |"
 
 
 def _whole(check: Check) -> Iterator[str]:

@@ -20,7 +20,7 @@ from actors.adopt.check_process import check_apart
 from actors.adopt.errors import AdoptError
 from actors.adopt.fit import fit, load_package
 from actors.adopt.model_file import ModelFile
-from actors.adopt.model_report import verdict_line
+from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_timing import timed_steps
 from actors.adopt.take import NO_TIME as NO_TIME_TO_TAKE
@@ -160,6 +160,7 @@ def test_a_check_without_time_names_the_winners_that_it_did_not_try(folder: Stag
     result = check(folder, 0.1, {}, silent, TimeLimit(0.0))
     assert [("fast", NO_TIME)] == [(trial.name, trial.reason) for trial in result.trials]
     assert f"Nothing is kept: fast: {NO_TIME}." == verdict_line(result)
+    assert "| 0.00× |" not in report_text(folder)
 
 
 def test_a_check_that_does_not_come_to_a_result_is_ended(folder: StageFolder) -> None:
