@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run_to_end(run, arguments, metrics)
         except SignalReceivedError as error:  # the run folder is complete, no process has started
-            again = f"resume with: {flags.COMMAND} --resume {run.folder.shown}"
+            again = f"resume with: {flags.COMMAND} --resume {run.folder.quoted}"
             print_error(f"not finished: {error}; {again}")
             return ExitStatus.STOPPED
 
@@ -258,7 +258,7 @@ def open_page(run: PreparedRun, arguments: Arguments, screen: Screen) -> PageSer
     except OSError as error:
         screen.say(f"--watch: the page can't be served: {error.strerror}")
         return None
-    later = f"{typed_command('watch')} {run.folder.shown}"
+    later = f"{typed_command('watch')} {run.folder.quoted}"
     screen.say(f"page at {page.address} while the run goes on, and later with: {later}")
     return page
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import shlex
 import signal
@@ -17,6 +18,8 @@ from typing import NoReturn
 
 from actors.commands import PROGRAM
 from actors.exit_status import ExitStatus
+
+UTF_8 = ("utf-8", "utf8")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -50,6 +53,14 @@ def ensure_std_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+    show_any_character()
+
+
+def show_any_character() -> None:
+    """Show a question mark for what the streams' encoding lacks, such as µ and × in ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in UTF_8:
+            stream.reconfigure(errors="replace")
 
 
 def exit_when_reader_closes() -> None:
@@ -57,6 +68,7 @@ def exit_when_reader_closes() -> None:
 
     Only for commands that read and print; a process that serves others must live on.
     """
+    show_any_character()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -144,6 +144,9 @@ class Evaluated(Message, frozen=True, kw_only=True):
     verdict: Verdict
 
 
+STOPPED_EARLY = "stopped before it ended"  # a reason: the worker left, or its lease was revoked
+
+
 class HandedBack(Message, frozen=True, kw_only=True):
     """Work comes back undone and uncharged: the worker drains, or its device check failed."""
 

@@ -2,9 +2,9 @@
 
 The verdicts go through the pure search in the order in which they were recorded.  Each choice of a
 node, each window, each seed and each request to a model must equal the stored one, and each node
-must agree with its attempt.  A request that another version of the prompts wrote is no difference:
-one line counts those.  Exit status: 0 all agree, 1 something differs (a line each), 2 RUN can't be
-used.  Nothing is written, no model is asked and no candidate is run.
+must agree with its attempt.  A request that another version of the prompts wrote is not a
+difference: one line counts those.  Exit status: 0 all agree, 1 something differs (a line each), 2
+RUN can't be used.  Nothing is written, no model is asked and no candidate is run.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,23 @@ def test_help_that_a_full_disk_does_not_take_causes_no_traceback() -> None:
             cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert ("", 0) == (done.stderr, done.returncode)
+
+
+def test_a_terminal_that_lacks_a_character_shows_a_question_mark(tmp_path: Path) -> None:
+    """In a Latin or ASCII locale, `µs` and `×` must not end a run with a traceback."""
+    program = (
+        "from actors.cli import ensure_std_streams; ensure_std_streams();"
+        "print('1.63× (1.43–1.69) 562 µs')"
+    )
+    for encoding, expected in (
+        ("ascii", "1.63? (1.43?1.69) 562 ?s\n"),
+        ("ascii:surrogateescape", "1.63? (1.43?1.69) 562 ?s\n"),
+        ("utf-8", "1.63× (1.43–1.69) 562 µs\n"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(TOP)},
+            capture_output=True,
+            cwd=tmp_path,
+        )
+        assert (0, expected) == (done.returncode, done.stdout.decode()), done.stderr.decode()

@@ -59,13 +59,15 @@ class CallEffects:
             return "it changes its own buffers or attributes"
         return ""
 
-    def shares_memory(self, output: Any) -> bool:
-        """Whether a result has the memory of an input."""
+    def shared(self, output: Any) -> str:
+        """Return that a result has the memory of an input, as a clause; "" when it has not."""
         held = {tensor.untyped_storage().data_ptr() for tensor in self._inputs if tensor.numel()}
-        return any(
+        if any(
             tensor.numel() and tensor.untyped_storage().data_ptr() in held
             for tensor in tensors_of(output)
-        )
+        ):
+            return "its result shares memory with its input"
+        return ""
 
     def _state(self) -> list[object]:
         found: list[object] = []

@@ -6,6 +6,7 @@ Two calls with one layout can be taken by one kernel.  `protocol.layouts` has th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ class CallKind(msgspec.Struct, frozen=True, kw_only=True):
 
     layout: Layout  # a tuple: the positional arguments, and a dict of the keywords
     gradients: bool = False  # autograd recorded the call
-    autocast: bool = False
+    autocast_dtype: str = ""  # the dtype that autocast computed in; "" without it
     training: bool = False
 
 
@@ -35,9 +36,25 @@ def call_kind(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     return CallKind(
         layout=layout,
         gradients=wants_gradients,
-        autocast=torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"),
+        autocast_dtype=_autocast_dtype(layout),
         training=module.training,
     )
+
+
+def _autocast_dtype(layout: Layout) -> str:
+    """Return the dtype of autocast on the device of a call's tensors; "" where it is off."""
+    device = next((leaf.device for _, leaf in tensor_layouts(layout)), "cpu")
+    if not torch.is_autocast_enabled(device):
+        return ""
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+
+def as_called(kind: CallKind) -> AbstractContextManager[object]:
+    """Return a context with autocast as it was in calls of a kind."""
+    if not kind.autocast_dtype:
+        return nullcontext()
+    device = next((leaf.device for _, leaf in tensor_layouts(kind.layout)), "cpu")
+    return torch.autocast(device, getattr(torch, kind.autocast_dtype))
 
 
 def layout_of(value: Any) -> Layout:
@@ -105,7 +122,7 @@ def tensor_layouts(layout: Layout, name: str = "") -> Iterator[tuple[str, Leaf]]
 
 def is_same_nesting(one: CallKind, other: CallKind) -> bool:
     """Whether two kinds of calls differ in their tensors' shapes and dtypes alone."""
-    modes = [(kind.gradients, kind.autocast, kind.training) for kind in (one, other)]
+    modes = [(kind.gradients, kind.autocast_dtype, kind.training) for kind in (one, other)]
     return modes[0] == modes[1] and _skeleton(one.layout) == _skeleton(other.layout)
 
 
@@ -144,5 +161,6 @@ def describe_call(kind: CallKind) -> str:
         f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]"
         for _, leaf in tensor_layouts(kind.layout)
     ]
-    modes = [name for name in ("gradients", "autocast", "training") if getattr(kind, name)]
+    modes = [name for name in ("gradients", "training") if getattr(kind, name)]
+    modes += [f"autocast to {kind.autocast_dtype}"] if kind.autocast_dtype else []
     return ", ".join(leaves) + (f" ({', '.join(modes)})" if modes else "")

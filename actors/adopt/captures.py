@@ -171,9 +171,7 @@ class _CaptureRecorder:
             if not self._writer.has_room(size + sum(each.nbytes for each in tensors_of(output))):
                 return
             layout = layout_of(output)
-            effect = before.found()
-            if not effect and before.shares_memory(output):
-                effect = "its result shares memory with its input"
+            effect = before.found() or before.shared(output)
             content["output"] = _compact(output) if _is_storable(output) else None
             file, stored = self._writer.write(self._name, len(self.sets), content)
             self.sets.append(

@@ -44,7 +44,7 @@ def cases_text(
             f"us = {each.call_us:.1f}",
             f"drawn = {str(each is judged[0]).lower()}",
             f"gradients = {str(each.kind.gradients).lower()}",
-            f"autocast = {str(each.kind.autocast).lower()}",
+            f"autocast = {str(bool(each.kind.autocast_dtype)).lower()}",
             f"training = {str(each.kind.training).lower()}",
             *(_judged_lines(each, inputs) if each in judged[1:] else ()),
             f"inputs = [{_inputs(each)}]",

@@ -20,7 +20,7 @@ from actors.adopt.call_recorder import calls_ms, recorded_calls
 from actors.adopt.check_result import Check, Trial, changed_figure
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
-from actors.adopt.expected_calls import expected_sites
+from actors.adopt.expected_calls import expected_calls, expected_sites
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.fitted_states import DroppedError, FittedStates
 from actors.adopt.gain_limits import NoGainError, possible_gain, refuse_gain
@@ -390,13 +390,7 @@ class _CheckStage:
             self._run()
             synchronize(self._device)
         pass_us = (clock() - began) * 1e6
-        expected, spent = dict.fromkeys(task.sites, 0), 0.0
-        for site in sites:
-            for each in calls[site.path].kinds:
-                if each.kind in site.kinds:
-                    expected[site.site] += each.calls
-                    call_us = sum(each.samples) / len(each.samples)
-                    spent += each.calls * (task.proof.times.in_model_us if task.place else call_us)
+        expected, spent = expected_calls(task, sites, calls)
         return expected, min(spent / pass_us, 1.0)
 
     def _begin(self, names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from actors.installation import module_path
@@ -21,12 +21,17 @@ from actors.prctl import PR_SET_PDEATHSIG, prctl
 
 @contextmanager
 def started_child(
-    command: Sequence[str], at_parents_end: signal.Signals
+    command: Sequence[str],
+    at_parents_end: signal.Signals,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command while the context is open; what is left of it then is killed."""
+    """Run a command while the context is open; what is left of it then is killed.
+
+    `variables`: what it has in its environment besides this process's own.
+    """
     name = at_parents_end.name.removeprefix("SIG")
     words = [sys.executable, "-m", "actors.adopt.exec_child", name, str(os.getpid()), *command]
-    environment = {**os.environ, "PYTHONPATH": module_path(os.environ)}
+    environment = {**os.environ, **(variables or {}), "PYTHONPATH": module_path(os.environ)}
     with subprocess.Popen(words, env=environment) as child:
         try:
             yield child

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from actors.adopt.call_layouts import CallKind
+from actors.adopt.call_recorder import ModuleCalls
 from actors.adopt.taken_tasks import Take, TakenTask
 
 
@@ -33,3 +34,20 @@ def expected_sites(taken: Take, task: TakenTask, judged: Sequence[CallKind]) -> 
         kinds = [each.kind for each in split.layouts if each.regions.get(region) in judged]
         found.append(ExpectedSite(site=site, path=split.site, kinds=tuple(kinds)))
     return found
+
+
+def expected_calls(
+    task: TakenTask, sites: Iterable[ExpectedSite], calls: Mapping[str, ModuleCalls]
+) -> tuple[dict[str, int], float]:
+    """Return the calls at each site, and how many µs they take.
+
+    `calls`: recorded ones by the path of the module.
+    """
+    expected, spent = dict.fromkeys(task.sites, 0), 0.0
+    for site in sites:
+        for each in calls[site.path].kinds:
+            if each.kind in site.kinds:
+                expected[site.site] += each.calls
+                call_us = sum(each.samples) / len(each.samples)
+                spent += each.calls * (task.proof.times.in_model_us if task.place else call_us)
+    return expected, spent

@@ -73,6 +73,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[int, ...]
     state: dict[str, str]
     gradients: bool  # the kernel was judged with its backward
+    autocast: str  # the dtype of autocast in the calls; "" without it
     regions: dict[str, int] = {}  # site -> number of its split, where it is a region
 
 
@@ -225,9 +226,11 @@ def _speedup(run: Path, task: str) -> float:
 def package_texts() -> dict[str, str]:
     """Return the files of every package: name -> text."""
     own = resources.files("actors.adopt.fitted_package")
+    guard = resources.files("actors.release.guard")
     places = {
         "call_layouts.py": own.joinpath("call_layouts.py"),
-        "equal_values.py": resources.files("actors.release.guard").joinpath("equal_values.py"),
+        "call_modes.py": guard.joinpath("call_modes.py"),
+        "equal_values.py": guard.joinpath("equal_values.py"),
         "split_forward.py": own.joinpath("split_forward.py"),
         "__init__.py": own.joinpath("runtime.py"),
     }
@@ -285,6 +288,7 @@ def _write_package(
                 state=task.state,
                 gradients=task.gradients,
                 regions=splits.numbers(taken, task.sites) if task.place else {},
+                autocast=task.cases[0].kind.autocast_dtype,
             )
         )
     folder.write(f"{UNFINISHED}/sites.json", {"winners": sites, "splits": splits.records})

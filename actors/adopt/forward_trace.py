@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from actors.adopt.call_effects import CallEffects, ChangedTensors, random_state
 from actors.adopt.call_layouts import tensors_of
+from actors.adopt.data_dependence import depends_on_values
+from actors.adopt.errors import first_line
 from actors.adopt.function_text import (
     METADATA,
     DeviceWord,
@@ -35,8 +37,16 @@ from actors.adopt.function_text import (
 )
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.python_effects import python_effects
-
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+from actors.adopt.traced_values import (
+    Given,
+    attributes_of,
+    input_names,
+    is_of_torch,
+    items_of,
+    odd_item,
+    state_of,
+    storage_of,
+)
 
 
 class StepKind(enum.Enum):
@@ -78,6 +88,8 @@ class ForwardTrace:
     inlined: tuple[str, ...]  # paths of the called submodules whose functions are in the line
     state: Mapping[str, torch.Tensor]  # parameters and buffers of the module
     changed: frozenset[int]  # storages of tensors that are changed in place
+    # Sizes of what submodules returned, which may depend on values.
+    sizes: Mapping[int, tuple[int, ...]]
 
     @property
     def returned(self) -> set[int]:
@@ -129,16 +141,17 @@ class _Tracer(TorchFunctionMode):
         self.problem = ""
         self.depth = 0  # of calls of submodules that stay calls
         self._module = module
-        self._state = dict(_state_of(module))
+        self._state = dict(state_of(module))
         self._state_words = {id(tensor): StateWord(path) for path, tensor in self._state.items()}
-        self._attributes = {id(tensor): text for text, tensor in _attributes_of(module)}
-        self._own_storages = {_storage(tensor) for tensor in self._state.values()}
+        self._attributes = {id(tensor): text for text, tensor in attributes_of(module)}
+        self._own_storages = {storage_of(tensor) for tensor in self._state.values()}
         self._inlined: dict[str, None] = {}
         self._numbers: dict[int, int] = {}  # id of a tensor -> the step that it is the result of
         self._steps: list[TraceStep] = []
         self._order: set[int] = set()  # what every later step follows
         self._last_submodule: int | None = None
         self._changed: set[int] = set()
+        self._sizes: dict[int, tuple[int, ...]] = {}
         self._gradients = torch.is_grad_enabled()
         tensors = list(tensors_of(given))
         for tensor, name in zip(tensors, input_names(forward, given), strict=True):
@@ -150,17 +163,33 @@ class _Tracer(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run one function and note it."""
+        """Run one function, and note it unless it is inside of another one."""
         kwargs = kwargs or {}
         if self.depth or self.problem:
             return func(*args, **kwargs)
+        self.depth += 1  # what is done here is none of the forward
+        try:
+            return self._noted(func, args, kwargs)
+        finally:
+            self.depth -= 1
+
+    def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one function and note it."""
         if torch.is_autocast_enabled(self._device.type):
             self._refuse("it switches autocast on")
         given = list(tensors_of((args, kwargs)))
-        changed, random = ChangedTensors(given), random_state()
+        try:
+            changed = ChangedTensors(given)
+        except RuntimeError as error:  # tensors of torch.func
+            self._refuse(f"it uses a tensor without a version: {first_line(error, 160)}")
+            return func(*args, **kwargs)
+        is_sized = not depends_on_values(func, args, kwargs)
+        random = random_state()
         result = func(*args, **kwargs)
         try:
             self._note(func, args, kwargs, given, changed.found(), random, result)
+            if not is_sized:
+                self._refuse(f"a size in it depends on values ({function_name(func)})")
         except UntranslatableError as error:
             self._refuse(str(error))
         return result
@@ -195,7 +224,7 @@ class _Tracer(TorchFunctionMode):
             found, result = [], None
         words = call_words(func, args, kwargs, self._word_of)
         kind = StepKind.LIBRARY if is_library_function(func) else StepKind.GLUE
-        self._changed |= {_storage(tensor) for tensor in changed}
+        self._changed |= {storage_of(tensor) for tensor in changed}
         self._add_results(StepKind.ORDERED if is_ordered else kind, name, words, given, result)
 
     def _add_results(
@@ -208,8 +237,8 @@ class _Tracer(TorchFunctionMode):
         submodule: str = "",
     ) -> None:
         """Add a step, and one for each tensor in a result of several."""
-        storages = {_storage(tensor) for tensor in given} | self._own_storages
-        made = {_storage(tensor) for tensor in tensors_of(result)}
+        storages = {storage_of(tensor) for tensor in given} | self._own_storages
+        made = {storage_of(tensor) for tensor in tensors_of(result)}
         single = result if isinstance(result, torch.Tensor) else None
         number = self._add(
             kind, base.strip("_") or base, words, single,
@@ -218,7 +247,7 @@ class _Tracer(TorchFunctionMode):
         )  # fmt: skip
         if single is None:
             item_kind = StepKind.GLUE if kind is StepKind.GLUE else StepKind.LIBRARY
-            for text, tensor in _items(result):
+            for text, tensor in items_of(result):
                 item = f"{base.strip('_') or base}_item"
                 self._add(item_kind, item, (number, text), tensor)
 
@@ -245,7 +274,7 @@ class _Tracer(TorchFunctionMode):
             after |= set(range(number))
             self._order = {number}
         if storages is None:
-            storages = frozenset() if tensor is None else frozenset([_storage(tensor)])
+            storages = frozenset() if tensor is None else frozenset([storage_of(tensor)])
         self._steps.append(
             TraceStep(
                 kind=kind, base=base, words=words, after=frozenset(after), computes=computes,
@@ -329,13 +358,17 @@ class _Tracer(TorchFunctionMode):
         output: Any,
     ) -> None:
         """Note one call of a submodule that has run."""
-        problem = _odd_item(output)
+        problem = odd_item(output)
         if problem:
             raise UntranslatableError(f"it returns a {problem}")
-        self._changed |= {_storage(tensor) for tensor in changed}
+        self._changed |= {storage_of(tensor) for tensor in changed}
         kind = StepKind.ORDERED if changed else StepKind.LIBRARY
         text = (path_text(path), *words)
+        first = len(self._steps)
         self._add_results(kind, path.rpartition(".")[2], text, given, output, path)
+        if not is_of_torch(self._module.get_submodule(path)):
+            made = [(n, self._steps[n].tensor) for n in range(first, len(self._steps))]
+            self._sizes |= {n: tuple(each.shape) for n, each in made if each is not None}
 
     def _words(self, value: Any) -> Words:
         return value_words(value, self._word_of)
@@ -350,75 +383,5 @@ class _Tracer(TorchFunctionMode):
             inlined=tuple(self._inlined),
             state=self._state,
             changed=frozenset(self._changed),
+            sizes=self._sizes,
         )
-
-
-def input_names(forward: Callable[..., Any], given: Given) -> list[str]:
-    """Return a name for each tensor of a call: those of the forward's parameters."""
-    code = getattr(forward, "__code__", None)
-    known = code.co_varnames[: code.co_argcount] if code is not None else ()
-    if hasattr(forward, "__self__"):
-        known = known[1:]
-    names = []
-    for place, value in enumerate(given[0]):
-        name = known[place] if place < len(known) else "given"
-        names += [name] * len(list(tensors_of(value)))
-    for name, value in given[1].items():
-        names += [name] * len(list(tensors_of(value)))
-    return names
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """Return a number that tensors have in common which share memory."""
-    if tensor.layout != torch.strided:
-        raise UntranslatableError(f"it uses a tensor of the layout {tensor.layout}")
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _state_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the parameters and buffers, of several names the first."""
-    seen: set[int] = set()
-    tensors = (module.named_parameters, module.named_buffers)
-    for named in tensors:
-        for path, tensor in named():
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                yield path, tensor
-
-
-def _attributes_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield other tensors that the module and its submodules have as attributes, as code."""
-    for path, part in module.named_modules():
-        for key, value in vars(part).items():
-            if isinstance(value, torch.Tensor):
-                yield f"{path_text(path)}.{key}", value
-
-
-def _items(result: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a nested result, with the code that takes them out."""
-    if isinstance(result, torch.Tensor):
-        yield "", result
-    elif isinstance(result, dict):
-        for key, item in result.items():
-            yield from ((f"[{key!r}]{rest}", tensor) for rest, tensor in _items(item))
-    elif isinstance(result, list | tuple):
-        for number, item in enumerate(result):
-            yield from ((f"[{number}]{rest}", tensor) for rest, tensor in _items(item))
-    elif is_dataclass(result):
-        for each in fields(result):
-            held = getattr(result, each.name)
-            yield from ((f".{each.name}{rest}", tensor) for rest, tensor in _items(held))
-
-
-def _odd_item(result: Any) -> str:
-    """Return the type of a result's first item that is neither a tensor nor None; "" for none."""
-    if result is None or isinstance(result, torch.Tensor):
-        return ""
-    if isinstance(result, dict):
-        return next(filter(None, map(_odd_item, result.values())), "")
-    if isinstance(result, list | tuple):
-        return next(filter(None, map(_odd_item, result)), "")
-    if is_dataclass(result):
-        held = (getattr(result, each.name) for each in fields(result))
-        return next(filter(None, map(_odd_item, held)), "")
-    return type(result).__name__

@@ -206,7 +206,7 @@ def object_words(
 
 
 def _constant(value: Any) -> str:
-    """Return a value that is no tensor as code."""
+    """Return a value that is not a tensor as code."""
     if isinstance(value, float) and type(value) is float:
         return repr(value) if value - value == 0 else f'float("{value}")'
     if value is None or value is Ellipsis or type(value) in (bool, int, str):

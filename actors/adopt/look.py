@@ -45,6 +45,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[SiteGroup]
     update_share: float = 0.0  # in the optimizer of a training step
     regimes: list[Regime] = msgspec.field(default_factory=list)
+    threads: int = 0  # of an operation on a host; 0: on a card
 
     @property
     def fastest_regime(self) -> str:
@@ -70,8 +71,9 @@ def look(
     device = device_of(model, batches)
     if len(batches) < 3:
         say(f"{file.path}: batches() gave {len(batches)}; three or more show noise and shapes")
+    _first_run(each_step(file, model, batches), device, file)
+    file.quality(model)  # a mistake in it is found before anything is spent
     run = steps_of(file, model, batches)
-    _first_run(run, device, file)
     step_ms = median_step_ms(run, device, STEP_S) / len(batches)
     rounds = rounds_of(step_ms, len(batches))
 
@@ -193,12 +195,16 @@ def ms_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
 
 
-def _first_run(run: Callable[[], None], device: torch.device, file: ModelFile) -> None:
-    try:
-        run()
-        synchronize(device)
-    except (Exception, SystemExit) as error:  # the user's model may raise anything
-        raise AdoptError(f"the first step raised {explained(error, file.path)}") from error
+def _first_run(
+    steps: Sequence[Callable[[], object]], device: torch.device, file: ModelFile
+) -> None:
+    for number, step in enumerate(steps):
+        which = f"the step of batch {number}" if number else "the first step"
+        try:
+            step()
+            synchronize(device)
+        except (Exception, SystemExit) as error:  # the user's model may raise anything
+            raise AdoptError(f"{which} raised {explained(error, file.path)}") from error
 
 
 def _refuse_model(file: ModelFile, model: torch.nn.Module) -> NoReturn:
@@ -232,6 +238,7 @@ def _result(
         outside={name: us / total for name, us in profile.outside.most_common(3)},
         groups=site_groups(model, profile, steps, busy),
         update_share=profile.update_us / total,
+        threads=torch.get_num_threads() if device.type == "cpu" else 0,
     )
 
 

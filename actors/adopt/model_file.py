@@ -48,6 +48,11 @@ class ModelFile:
 
     def _refuse_unfit(self, model: torch.nn.Module) -> None:
         """Raise AdoptError for a model whose modules can't be looked at as they are."""
+        if isinstance(model, torch.jit.ScriptModule):
+            raise AdoptError(
+                f"{self.path}: build() returned a scripted model; return it as it is before"
+                " torch.jit.script or torch.jit.trace"
+            )
         for path, part in model.named_modules():
             which = f"a model with a compiled part ({path})" if path else "a compiled model"
             if "_orig_mod" in part._modules or part._compiled_call_impl is not None:

@@ -6,6 +6,8 @@ Comparisons need every step to begin with the same values.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -88,3 +90,14 @@ def repeatable(steps: Sequence[Callable[[], object]], state: KeptState) -> Calla
             state.restore()
 
     return run
+
+
+def weights_hash(module: torch.nn.Module) -> str:
+    """Return the SHA-256 of a module's parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        dense = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        # Where it lies: `bytes(storage)` takes two microseconds for each byte.
+        digest.update((ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()))
+    return digest.hexdigest()

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from actors.adopt.call_layouts import CallKind, as_called
 from actors.adopt.errors import first_line
 from actors.adopt.operation_text import INFIX, UntranslatableError, operation_name
 
@@ -50,13 +51,24 @@ class ModuleGraph:
 
 
 def module_graph(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    kind: CallKind | None = None,
 ) -> ModuleGraph:
-    """Return the graph of one call; raise UntranslatableError with the reason."""
+    """Return the graph of one call; raise UntranslatableError with the reason.
+
+    Of calls under autocast it has the casts as operations.
+    """
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             program, owner = _exported(module, args, kwargs)
+            if (
+                kind is not None and kind.autocast_dtype
+            ):  # torch writes its casts while it follows the graph again
+                with as_called(kind):
+                    program = program.run_decompositions({})
         except Exception as error:  # the user's forward is run; anything may be raised
             reason = first_line(error, 160)
             raise UntranslatableError(

@@ -137,6 +137,7 @@ def _region(trace: ForwardTrace, members: list[int]) -> Region | None:
         outside = _outside_storages(trace, steps)
         views = {each for each in outputs if trace.steps[each].storages & outside}
         views |= {each for each in steps if _takes_from_outside(trace, steps, each)}
+        views |= _views_of_others(trace, steps, outputs)
         if not views:
             break
         steps -= views
@@ -166,6 +167,21 @@ def _takes_from_outside(trace: ForwardTrace, steps: set[int], number: int) -> bo
         trace.steps[each].tensor is None and each not in steps
         for each in trace.steps[number].inputs
     )
+
+
+def _views_of_others(trace: ForwardTrace, steps: set[int], outputs: list[int]) -> set[int]:
+    """Return the outputs that are views of other outputs, and are used outside only.
+
+    A kernel's outputs have memory of their own, and the caller may write into one of them.
+    """
+    followers = _used_by(trace)
+    return {
+        each
+        for each in outputs
+        if not trace.steps[each].computes
+        and steps.isdisjoint(followers[each])
+        and any(trace.steps[each].storages & trace.steps[n].storages for n in outputs if n != each)
+    }
 
 
 def _is_closed(trace: ForwardTrace, steps: set[int], inputs: list[int]) -> bool:

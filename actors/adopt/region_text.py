@@ -16,7 +16,18 @@ from actors.adopt.function_text import DeviceWord, StateWord, Words, path_text
 from actors.adopt.region_search import Region, ordered, regions_of
 
 RESERVED = frozenset(
-    ["torch", "F", "self", "tensors", "getattr", "slice", *keyword.kwlist, *dir(torch.nn.Module)]
+    [
+        "torch",
+        "F",
+        "sys",
+        "self",
+        "tensors",
+        "getattr",
+        "slice",
+        "training",
+        *keyword.kwlist,
+        *dir(torch.nn.Module),
+    ]
 )
 OWN_TENSOR = re.compile(r"\bself\.(\w+)")  # in the body of a region
 REGION = "region"  # begins the names of regions: region_1
@@ -97,6 +108,8 @@ def split_text(trace: ForwardTrace) -> SplitText:
                 values[unit] = names.new(step.base)
                 text = f"{values[unit]} = {text}"
             lines.append(text)
+            if unit in trace.sizes:
+                lines.append(f"expect({values[unit]}, {trace.sizes[unit]})")
     lines.append(f"return {_rendered(trace.result, values, path_text, device)}")
     return SplitText(body=_indented(lines), regions=found, places=places)
 

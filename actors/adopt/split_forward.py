@@ -7,7 +7,6 @@ any module is; `take_out` leaves the model as it was.
 from __future__ import annotations
 
 import functools
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -24,10 +23,11 @@ from actors.adopt.call_layouts import (
     unsupported,
 )
 from actors.adopt.errors import first_line
-from actors.adopt.forward_trace import Given, TracedCall, traced_call
+from actors.adopt.forward_trace import TracedCall, traced_call
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.region_text import REGION, RegionText, SplitText, region_function, split_text
 from actors.adopt.task_proof import proof_of
+from actors.adopt.traced_values import Given
 
 MOST_KINDS = 8  # of calls of one module that are traced
 TRACES = 3  # of calls of one kind, which have to be equal
@@ -99,7 +99,8 @@ def region_module(parent: torch.nn.Module, text: RegionText) -> RegionModule:
 
 def compiled_function(source: str, name: str) -> Callable[..., Any]:
     """Return a function from its source."""
-    names: dict[str, Any] = {"sys": sys, "torch": torch, "F": torch.nn.functional}
+    names: dict[str, Any] = {}
+    exec(compile(_BEGINNING, "<region>", "exec"), names)  # noqa: S102
     exec(compile(source, "<region>", "exec"), names)  # noqa: S102  # written by this project
     found: Callable[..., Any] = names[name]
     return found
@@ -228,7 +229,10 @@ class SplitForward:
     ) -> Any:
         if same_places(given) != layout.same:
             return self._own(*given[0], **given[1])
-        return function(self._module, list(tensors_of(given)), *regions)
+        try:
+            return function(self._module, list(tensors_of(given)), *regions)
+        except function.__globals__["OtherSizeError"]:
+            return self._own(*given[0], **given[1])
 
     def take_out(self) -> None:
         """Give the module its own forward back."""
@@ -278,7 +282,7 @@ def _problem_of(kind: CallKind) -> str:
         return f"it is given a {unsupported(kind.layout)}"
     if kind.gradients:
         return "regions are for inference, and gradients are recorded in it"
-    return "regions are for plain dtypes, and autocast is on in it" if kind.autocast else ""
+    return "regions are for plain dtypes, and autocast is on in it" if kind.autocast_dtype else ""
 
 
 def same_places(given: Any) -> tuple[int, ...]:
@@ -309,7 +313,8 @@ def split_source(split: Split, class_name: str) -> str:
         *(region_function(name, text) for name, text in split.regions.items()),
         *(forward_function(name, layout) for name, layout in forwards.items()),
     ]
-    return _FILE.format(class_name=class_name, functions="\n\n".join(functions))
+    text = "\n\n".join(functions)
+    return _FILE.format(class_name=class_name, beginning=_BEGINNING, functions=text)
 
 
 def forward_names(split: Split) -> list[str]:
@@ -318,12 +323,23 @@ def forward_names(split: Split) -> list[str]:
     return [known.setdefault(each.body, f"forward_{len(known)}") for each in split.layouts]
 
 
-_FILE = '''"""The forward of {class_name} in parts: regions, and for each layout the rest."""
-
+_BEGINNING = """\
 import sys
 
 import torch
 import torch.nn.functional as F
 
+
+class OtherSizeError(Exception):
+    pass
+
+
+def expect(tensor, size):
+    if tensor.shape != size:
+        raise OtherSizeError
+"""
+_FILE = '''"""The forward of {class_name} in parts: regions, and for each layout the rest."""
+
+{beginning}
 
 {functions}'''

@@ -25,7 +25,7 @@ from actors.adopt.model_report import (
 from actors.adopt.stage_folder import ModelRecord, StageFolder
 from actors.adopt.take import take, take_parts
 from actors.adopt.taken_tasks import Options, Take
-from actors.adopt.task_runs import run_tasks
+from actors.adopt.task_runs import run_tasks, thread_variables
 from actors.adopt.time_limit import TimeLimit, clock_text, process_limit
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
@@ -82,12 +82,13 @@ def run_take(arguments: argparse.Namespace) -> int:
     """Take tasks."""
     folder = StageFolder(arguments.folder)
     result = _taken(folder, _options(arguments), _limit(arguments))
+    look_result = folder.read("look.json", Look, "adopt.py look")
     if not result.tasks:
-        look_result = folder.read("look.json", Look, "adopt.py look")
         say(f"no task: {'; '.join(refused_lines(result, look_result)) or 'nothing is worth one'}")
         return ExitStatus.NEGATIVE
     words = " ".join(f"--task {arguments.folder / task.file}" for task in result.tasks)
-    say(f"next: {typed_command()} {words}")
+    variables = "".join(f"{key}={text} " for key, text in thread_variables(look_result).items())
+    say(f"next: {variables}{typed_command()} {words}")
     return ExitStatus.DONE
 
 

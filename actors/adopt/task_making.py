@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import math
@@ -28,7 +27,7 @@ from actors.adopt.cases_file import cases_text
 from actors.adopt.device_time import alone_device_us, calls_device_us
 from actors.adopt.errors import first_line
 from actors.adopt.model_file import is_out_of_memory
-from actors.adopt.model_state import KeptState
+from actors.adopt.model_state import KeptState, weights_hash
 from actors.adopt.module_graph import module_graph
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.site_groups import SiteGroup
@@ -42,10 +41,13 @@ from actors.adopt.task_proof import (
     combined,
     compare,
     load_task,
+    module_as_called,
     timed_seconds,
 )
 from actors.adopt.task_text import TaskText, task_text
+from actors.adopt.varying_sizes import with_varying_sizes
 
+TRIED_LAYOUTS = 4  # for the sizes in a task's text
 RECORDED_KINDS = 8  # layouts of a module whose calls are recorded
 LEAST_PART = 0.2  # of a module's time, that the recorded layouts must have
 TRIES = 3  # of the comparison of times
@@ -87,6 +89,7 @@ class TaskMaker:
         captures = [each for each in sets if each.kind == most.kind]
         self._check_kind(most, calls, captures)
         sites, text = self._text(group, most, captures)
+        text = self._for_other_sizes(text, captures[0], sites, sets)
         names = load_task(text.source, group.name)
         proof = self._prove(names, text, captures, sites)
         cases = [most, *self._more_cases(names, text, calls, sets, sites, most)]
@@ -96,8 +99,7 @@ class TaskMaker:
             f"tasks/{group.name}/cases.toml",
             cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
         )
-        part = sum(each.us for each in cases) / (calls.us or 1.0) * len(sites) / len(group.sites)
-        part *= proof.times.own_part
+        part = sum(each.us for each in cases) / (calls.us or 1.0) * proof.times.own_part
         outputs = {each.kind.layout: each.output for each in sets}
         return TakenTask(
             name=group.name,
@@ -116,8 +118,8 @@ class TaskMaker:
             inputs=text.inputs,
             state=text.state,
             outputs=text.outputs,
-            share=group.share * part,
-            free_share=group.free_share * part,
+            share=group.of_sites(sites).share * part,
+            free_share=group.of_sites(sites).free_share * part,
             weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
             proof=proof,
             place=group.place,
@@ -135,8 +137,6 @@ class TaskMaker:
                 "gradients are recorded and no step calls backward(): put torch.no_grad() around"
                 " the step"
             )
-        if kind.autocast:
-            raise UntranslatableError("autocast is on when it is called")
         if not captures:
             if most.call_bytes > self._writer.room:
                 raise UntranslatableError(
@@ -171,7 +171,7 @@ class TaskMaker:
             if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
                 raise UntranslatableError("it has hooks, which a kernel would skip")
             if path not in texts:
-                graph = module_graph(module, call["args"], call["kwargs"])
+                graph = module_graph(module, call["args"], call["kwargs"], most.kind)
                 wanted = _wanted(captures) if most.kind.gradients else ()
                 texts[path] = task_text(graph, module, tensors, about, wanted)
         text = texts[first.site]
@@ -181,6 +181,23 @@ class TaskMaker:
             if (texts[path].forward, texts[path].state) == (text.forward, text.state)
         ]
         return tuple(same), text
+
+    def _for_other_sizes(
+        self, text: TaskText, first: CaptureSet, sites: Sequence[str], sets: Sequence[CaptureSet]
+    ) -> TaskText:
+        """Return the task with sizes of its inputs for numbers in which two layouts differ."""
+        chosen = {first.kind: first}
+        for each in sets:
+            if each.site in sites and is_same_nesting(each.kind, first.kind):
+                chosen.setdefault(each.kind, each)
+        calls = [
+            (
+                self._model.get_submodule(one.site),
+                load_capture(self._folder.path, one, self._device),
+            )
+            for one in list(chosen.values())[:TRIED_LAYOUTS]
+        ]
+        return with_varying_sizes(text, calls)
 
     def _prove(
         self,
@@ -212,7 +229,8 @@ class TaskMaker:
                 call = load_capture(self._folder.path, capture, self._device)
                 task = bound_task(names, module, text.state)
                 wanted = capture.wanted if capture.kind.gradients else None
-                proofs.append(compare(task, module, call, text, wanted))
+                called = module_as_called(module, capture.kind)
+                proofs.append(compare(task, called, call, text, wanted))
         if not proofs:
             raise UntranslatableError("no call of the modules that compute the same was recorded")
         return combined(proofs)
@@ -292,7 +310,12 @@ class TaskMaker:
         chosen = [given[number] for number in text.inputs]
         turns = [
             [functools.partial(task, *chosen) for task in tasks],
-            [functools.partial(each, *call["args"], **call["kwargs"]) for each in modules],
+            [
+                functools.partial(
+                    module_as_called(each, capture.kind), *call["args"], **call["kwargs"]
+                )
+                for each in modules
+            ],
         ]
         with torch.set_grad_enabled(capture.kind.gradients), _hooked([*tasks, *modules]):
             task_us, module_us = self._timed(turns)
@@ -362,17 +385,6 @@ def most_costly(calls: ModuleCalls) -> KindOfCalls:
             f" only {part:.0%} of its time"
         )
     return found[0]
-
-
-def weights_hash(module: torch.nn.Module) -> str:
-    """Return the SHA-256 of a module's parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        dense = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        # Where it lies: `bytes(storage)` takes two microseconds for each byte.
-        digest.update((ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()))
-    return digest.hexdigest()
 
 
 def _wanted(captures: Sequence[CaptureSet]) -> list[bool]:

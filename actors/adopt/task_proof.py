@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
-from actors.adopt.call_layouts import tensors_of
+from actors.adopt.call_layouts import CallKind, as_called, tensors_of
 from actors.adopt.host_clocks import working_seconds
 from actors.adopt.model_file import synchronize
 from actors.adopt.operation_text import UntranslatableError
@@ -77,9 +77,21 @@ def bound_task(names: dict[str, Any], module: torch.nn.Module, state: dict[str, 
     return model
 
 
+def module_as_called(module: torch.nn.Module, kind: CallKind) -> Callable[..., Any]:
+    """Return a module as it is called in the model: under autocast, where calls were."""
+    if not kind.autocast_dtype:
+        return module
+
+    def under_autocast(*args: Any, **kwargs: Any) -> Any:
+        with as_called(kind):
+            return module(*args, **kwargs)
+
+    return under_autocast
+
+
 def compare(
     task: Any,
-    module: torch.nn.Module,
+    module: Callable[..., Any],
     call: dict[str, Any],
     text: TaskText,
     wanted: Sequence[bool] | None = None,

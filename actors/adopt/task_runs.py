@@ -6,7 +6,7 @@ import itertools
 import math
 import signal
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 
 from actors.adopt.errors import AdoptError
 from actors.adopt.exec_child import has_ended, started_child
+from actors.adopt.look import Look
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import TakenTask
 from actors.adopt.time_limit import UNLIMITED, TimeLimit, clock_text
@@ -27,6 +28,7 @@ CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at mos
 STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run
 RESULT = "result.json"
+THREADS = "OMP_NUM_THREADS"  # read by torch and by kernels
 EARLY = "ended after"  # begins the note of a run that could not use its budget
 LONGEST_NOTE = 200  # characters of why a run ended
 
@@ -87,7 +89,8 @@ def _run(
         command = [*supervisor(), "--task", str(folder.path / task.file), "--budget", str(attempts)]
         # torch.compile's time of a module alone would decide nothing; the last flag holds.
         command += ["--run-dir", str(run), "--baselines", "eager", *flags]
-    status = _status_within(command, run, limit, say)
+    look = folder.read("look.json", Look, "adopt.py look")
+    status = _status_within(command, thread_variables(look), run, limit, say)
     if status in (ExitStatus.DONE, ExitStatus.NEGATIVE) or (
         status == ExitStatus.STOPPED and not math.isinf(limit.left_s)
     ):
@@ -97,11 +100,23 @@ def _run(
     return [reason]
 
 
+def thread_variables(look: Look) -> dict[str, str]:
+    """Return the environment in which a run's judge has as many threads as the model's steps.
+
+    The user's file may have set them, by torch.set_num_threads().
+    """
+    return {THREADS: str(look.threads)} if look.threads else {}
+
+
 def _status_within(
-    command: Sequence[str], run: Path, limit: TimeLimit, say: Callable[[str], None]
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    run: Path,
+    limit: TimeLimit,
+    say: Callable[[str], None],
 ) -> int:
     """Run a command; when most of the time is over, the run confirms its best, and then ends."""
-    with started_child(command, signal.SIGTERM) as child:
+    with started_child(command, signal.SIGTERM, variables) as child:
         if has_ended(child, max(limit.left_s - CONFIRM_S, limit.left_s / 2)):
             return child.returncode
         if (run / SETTINGS).exists():

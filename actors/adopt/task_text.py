@@ -21,10 +21,16 @@ class TaskText(msgspec.Struct, frozen=True, kw_only=True):
     """A task's source, and how its tensors are found in the model."""
 
     source: str
+    arguments: tuple[str, ...]  # of the forward
     inputs: tuple[int, ...]  # the forward's arguments: numbers among the call's tensors
     state: dict[str, str]  # attribute of the task's Model -> path in the module
     outputs: tuple[int, ...]  # for each leaf of the result the task's output; -1: None
     forward: str  # the lines of the forward: equal for modules that compute the same
+
+    def with_forward(self, forward: str) -> TaskText:
+        """Return the task with other lines in its forward."""
+        source = self.source.replace(self.forward, forward, 1)
+        return msgspec.structs.replace(self, source=source, forward=forward)
 
 
 def task_text(
@@ -46,11 +52,12 @@ def task_text(
     names = _name_nodes(graph, attributes)
     body = "\n".join(f"        {names[node]} = {operation_text(node)}" for node in graph.nodes)
     results, outputs = _results(graph)
+    arguments = tuple(_local(name) for name, _ in graph.inputs)
     source = _FILE.format(
         about=about,
         state="\n".join(lines),
         mode="" if module.training else "        self.eval()\n",
-        arguments=", ".join(_local(name) for name, _ in graph.inputs),
+        arguments=", ".join(arguments),
         body=body,
         result=", ".join(results),
         inputs="".join(
@@ -60,6 +67,7 @@ def task_text(
     )
     return TaskText(
         source=source,
+        arguments=arguments,
         inputs=tuple(number for _, number in graph.inputs),
         state={attributes[path]: path for path in graph.state.values()},
         outputs=outputs,

@@ -28,27 +28,36 @@ def draw_text(tensor: torch.Tensor) -> str:
     values = tensor.detach()
     if values.is_contiguous():
         return _values_text(values, shape)
-    order = sorted(range(values.dim()), key=lambda dim: -values.stride()[dim])
-    dense = values.permute(order)
+    dense, back = _in_memory_order(values)
     if dense.is_contiguous():  # a transposed tensor
-        back = [order.index(dim) for dim in range(len(order))]
-        text = _values_text(dense, _shape_text(tuple(dense.shape)))
-        return f"({text}).permute({', '.join(map(str, back))})"
+        return f"({_values_text(dense, _shape_text(tuple(dense.shape)))}){back}"
     return _strided_text(values, _values_text(values, shape))
 
 
 def weight_text(tensor: torch.Tensor) -> str:
     """Return the expression for a parameter or buffer; equal elements become different ones.
 
-    A model that was never trained has weights of ones and zeros, and a kernel may not rely on them.
+    Strides stay: kernels run for weights of the strides that they were judged with.  A model that
+    was never trained has weights of ones and zeros, and a kernel may not rely on them.
     """
-    values = tensor.detach().contiguous()
+    values = tensor.detach()
+    dense, back = _in_memory_order(values)
+    if dense.is_contiguous() and not values.is_contiguous():  # torch.channels_last
+        return f"({weight_text(dense)}){back}"
+    values = values.contiguous()
     if values.numel() > 1 and values.dtype.is_floating_point and values.min() == values.max():
         shift = float(values.flatten()[0])
         text = f"torch.randn({_shape_text(tuple(values.shape))}) * {max(abs(shift), 1.0) * 0.02:g}"
         text += f" + {shift:g}" if shift else ""
         return text if values.dtype == torch.float32 else f"({text}).to({values.dtype})"
     return draw_text(values)
+
+
+def _in_memory_order(values: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """Return a tensor with its slowest dimension first, and the text that undoes this."""
+    order = sorted(range(values.dim()), key=lambda dim: -values.stride()[dim])
+    back = (order.index(dim) for dim in range(len(order)))
+    return values.permute(order), f".permute({', '.join(map(str, back))})"
 
 
 def _values_text(values: torch.Tensor, shape: str) -> str:

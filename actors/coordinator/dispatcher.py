@@ -33,6 +33,10 @@ from protocol.settings import Settings, to_toml
 from protocol.values import Role, request_key
 
 QUARANTINE_S = 10.0
+REPLACED = (
+    "another process has its slot: two machines use copies of one folder (--run-dir), give each one"
+    " of its own"
+)
 MAX_LOGGED_VIOLATIONS = 100  # of one ticket: a hostile peer must not fill the disk
 
 
@@ -94,6 +98,8 @@ class Dispatcher:
         peer = self._scheduler.peers.get(sender)
         others = self._scheduler.peer_count(identity) if isinstance(received, messages.Hello) else 0
         reason = authorization.violation(identity, sender, received, peer, others)
+        if isinstance(received, messages.Hello) and self._scheduler.is_replaced(received):
+            reason = reason or REPLACED
         if reason:
             self._refuse(sender, identity, reason)
             return
@@ -123,7 +129,8 @@ class Dispatcher:
             self._budget.end_lease(
                 granted.incarnation, granted.work, time.time(), observed_end=handed_back
             )
-            self._event("lease " + end.outcome, granted.work, granted.incarnation)
+            detail = f"{granted.incarnation} {reason}".rstrip()
+            self._event("lease " + end.outcome, granted.work, detail)
             if granted.incarnation in self._scheduler.peers and end.outcome != "returned":
                 self._peer_socket.queue(granted.incarnation, messages.Revoke(lease=granted.lease))
             if end.exhausted:

@@ -226,10 +226,11 @@ def _require_level(least: int, kind: DeviceKind) -> None:
 def _serve_run(arguments: argparse.Namespace) -> int:
     # Imported only here: by hand no part of an actor is needed.
     from actors.actor import run_actor
-    from actors.evaluator.judge import Judge, JudgeUnavailableError
+    from actors.evaluator.judge import Judge
     from actors.evaluator.worker import EvaluatorWorker
     from actors.identity import identity_from
     from actors.log import open_log
+    from actors.work_context import WorkerUnfitError
 
     identity = identity_from(arguments)
     try:
@@ -253,7 +254,7 @@ def _serve_run(arguments: argparse.Namespace) -> int:
     )
     try:
         return run_actor(EvaluatorWorker(judge), identity)
-    except JudgeUnavailableError as error:
+    except WorkerUnfitError as error:
         sys.stderr.write(f"evaluator: could not judge: {error}\n")
         return ExitStatus.FAULT
     finally:

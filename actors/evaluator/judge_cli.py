@@ -15,7 +15,7 @@ import msgspec
 from actors.cli import discard_unflushed_output, short_name
 from actors.commands import typed_command
 from actors.evaluator import verdict_annotations
-from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.ordered_judging import judge_best_variant, judge_in_order, require_verdict
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
@@ -27,7 +27,12 @@ from actors.release.composition import drop_in_source
 from actors.task_cases import TaskCasesError, read_options, with_options
 from actors.task_imports import TaskImportError, task_imports
 from actors.tune_space import variant_source
-from actors.work_context import STANDALONE, EvaluationContext, StandaloneContext
+from actors.work_context import (
+    STANDALONE,
+    EvaluationContext,
+    StandaloneContext,
+    WorkerUnfitError,
+)
 from protocol.cases import result_case_lines
 from protocol.fact_lines import verdict_fact_lines
 from protocol.settings import JudgeRules, Limits
@@ -314,7 +319,7 @@ def run(options: JudgeOptions) -> int:
     except InputFileError as error:
         sys.stderr.write(f"{_name()}: {error}\n")
         return ExitStatus.USAGE
-    except JudgeUnavailableError as error:
+    except WorkerUnfitError as error:
         sys.stderr.write(f"{_name()}: could not judge: {error}\n")
         return ExitStatus.FAULT
     except OutputClosedError as error:

@@ -100,7 +100,7 @@ class ReleaseStage:
         process = _CheckProcess(self._fixture, self._builds, order)
         until = time.monotonic() + ALL_CHECKS_S
         limit_s = CHECK_S + self._limits.check_s
-        slowest_s = 0.0  # a busy machine is no fault of the winner's
+        slowest_s = 0.0  # a busy machine is not a fault of the winner's
         for name in names:
             if "second instance" in release.limits:  # the kernels run in one instance a process
                 process.close()

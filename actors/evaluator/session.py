@@ -179,7 +179,7 @@ class DeviceSession:
         """Return the least time of moving the outputs; None where no maker's figure is known."""
         device = self.device_info.device
         if device.kind == "cpu":
-            return None  # the bandwidth of one core is no limit
+            return None  # the bandwidth of one core is not a limit
         return roofline.floor_us(output_bytes, 0, roofline.device_peak(device)) or None
 
     def judge(

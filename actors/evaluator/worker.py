@@ -27,6 +27,7 @@ from actors.release.composition import drop_in_source
 from actors.work_context import EvaluationContext, WorkContext
 from protocol.cases import combined_figures
 from protocol.messages import (
+    STOPPED_EARLY,
     BaselinesMeasured,
     Evaluate,
     Evaluated,
@@ -76,7 +77,7 @@ class EvaluatorWorker:
         try:
             result = self._work(request, context)
         except EvaluationCancelledError:
-            return HandedBack(lease=request.lease, reason="no longer wanted")
+            return HandedBack(lease=request.lease, reason=STOPPED_EARLY)
         except JudgeUnavailableError as error:
             self._failures += 1
             if self._failures >= MAX_FAILURES:
@@ -96,7 +97,7 @@ class EvaluatorWorker:
             and context.is_revoked()
         ):
             # A batch system signals every process of a job: the candidate did not cause that.
-            return HandedBack(lease=request.lease, reason="ended while this machine was leaving")
+            return HandedBack(lease=request.lease, reason=STOPPED_EARLY)
         return result
 
     def _work(

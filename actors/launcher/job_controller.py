@@ -47,7 +47,7 @@ JobInstruction = SubmitJob | CancelJob
 class Job:
     """A job that was submitted and has not ended."""
 
-    submitted: float
+    submitted: float  # or requeued by the batch system
     running: float | None = None  # since when
     cancelled: bool = False
 
@@ -80,6 +80,8 @@ class JobController:
                 self._end(name, job, now)
             elif phase is JobPhase.RUNNING and job.running is None:
                 job.running = now
+            elif phase is JobPhase.PENDING and job.running is not None:
+                job.submitted, job.running = now, None  # it was requeued
         if self.closing:
             return [self._cancel(name, job) for name, job in self.jobs.items() if not job.cancelled]
         any_lived = any(

@@ -19,6 +19,7 @@ GUARD_TEXTS = (
     "module_state.py",
     "equal_values.py",
     "module_changes.py",
+    "call_modes.py",
     "call_context.py",
     "call_guard.py",
     "compiled_operator.py",

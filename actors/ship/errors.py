@@ -8,4 +8,4 @@ class ShipError(Exception):
 
 
 class NothingToShipError(ShipError):
-    """The run has an answer, and it is no winner."""
+    """The run has an answer, and it is not a winner."""

@@ -76,7 +76,7 @@ def _whole(node: ast.stmt | ast.expr, text: str) -> _Edit:
 
 
 def _after_docstring(tree: ast.Module) -> tuple[int, int]:
-    """Return where the first statement begins that is no docstring and no `__future__` import."""
+    """Return where the first statement begins, docstring and `__future__` imports left out."""
     for number, node in enumerate(tree.body):
         docstring = number == 0 and isinstance(node, ast.Expr)
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"

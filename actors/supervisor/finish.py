@@ -110,5 +110,5 @@ def _last_lines(
         word = "a fault" if status is ExitStatus.FAULT else "not finished"
         lines.append(f"{word}: {reason}" if reason else word)
     if status in (ExitStatus.STOPPED, ExitStatus.FAULT) or snapshot.status == "idle":
-        lines.append(f"resume with: {COMMAND} --resume {folder.shown}")
+        lines.append(f"resume with: {COMMAND} --resume {folder.quoted}")
     return lines

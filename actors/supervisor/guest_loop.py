@@ -96,6 +96,7 @@ class GuestLoop:
         round_s = CONNECT_TRY_S * len(self._ticket.addresses)
         self._silence = SilenceTimeout(machine.wait_minutes * 60, usual_s=round_s, now=now)
         self._leaving: GuestResult | None = None
+        self._was_asked = False  # by a signal
         self._kill_at = 0.0
         self._connect_tries = 0
         self._next_silence_check = 0.0
@@ -224,13 +225,14 @@ class GuestLoop:
 
     def _on_signal(self, number: signal.Signals) -> None:
         name = signal_name(number)
+        was_asked, self._was_asked = self._was_asked, True
         if self._leaving is None:
             self._leave(ExitStatus.DONE, f"asked to leave by {name}")
             self._say(
                 f"asked to leave by {name}: handing back what is under way,"
                 f" {deadlines.GUEST_DRAIN_S:.0f} s at most; Ctrl-C again stops at once"
             )
-        else:
+        elif was_asked:
             self._leaving = GuestResult(
                 status=ExitStatus.STOPPED, reason=f"stopped at once by {name}"
             )

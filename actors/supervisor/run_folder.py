@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -57,6 +58,11 @@ class RunFolder:
         _trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def quoted(self) -> str:
+        """The folder as a word of a command that the user can paste into a shell."""
+        return shlex.quote(self.shown)
 
     @property
     def lost_part(self) -> str:
@@ -258,7 +264,7 @@ def _refuse_used(path: Path) -> None:
     if settings_file.FILE_NAME in found and RUN_DB in found:
         raise UsageError(
             f"--run-dir {path} holds a run already: choose another folder, or go on with that run:"
-            f" --resume {path} without --task"
+            f" --resume {shlex.quote(str(path))} without --task"
         )
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     raise UsageError(

@@ -78,6 +78,7 @@ class RunLoop:
         self._refusal_shown = False
         self._last_directive: int | None = None  # that was shown; None: before the first snapshot
         self._shown_trouble = ""
+        self._returned_shown: set[str] = set()  # work that machines hand back again and again
 
     def serve(self) -> RunEnd:
         """Start everything, keep it alive until the run ends, then end everything."""
@@ -212,6 +213,7 @@ class RunLoop:
         if snapshot is not None:
             self.snapshot = snapshot
             self._show_directives(snapshot)
+            self._show_returned(snapshot)
             if snapshot.tasks:
                 self._folder.note_recorded(snapshot.recorded)
             self._write_best(snapshot)
@@ -230,6 +232,13 @@ class RunLoop:
                 if one.id > self._last_directive:
                     self._screen.say(one.line)
         self._last_directive = last
+
+    def _show_returned(self, snapshot: Snapshot) -> None:
+        """Show once each piece of work that no machine stays long enough for."""
+        for one in snapshot.returned:
+            if one.work not in self._returned_shown:
+                self._returned_shown.add(one.work)
+                self._screen.say(one.line)
 
     def _write_best(self, snapshot: Snapshot) -> None:
         for task in snapshot.tasks:

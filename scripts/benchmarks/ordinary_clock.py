@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> int:
     """Answer orders, one a line, until there are no more."""
     (device,) = arguments
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a kernel prints is no answer
+    os.dup2(2, 1)  # what a kernel prints is not an answer
     import torch  # here: the client does without it
 
     torch.set_grad_enabled(False)

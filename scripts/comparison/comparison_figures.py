@@ -146,12 +146,15 @@ def task_rows(runs: SeedRuns, task: str) -> list[ProblemRow]:
 
 
 def estimate(ratios: Sequence[float]) -> Estimate | None:
-    """Return the geometric mean of ratios, with Student's interval of their logarithms."""
+    """Return the geometric mean of ratios, with Student's interval of their logarithms.
+
+    Runs that found nothing faster have gains of 1, and no scatter to tell an interval from.
+    """
     if not ratios:
         return None
     logs = [math.log(ratio) for ratio in ratios]
     middle = fmean(logs)
-    if len(logs) < 2:
+    if len(logs) < 2 or not any(logs):
         return Estimate(value=math.exp(middle))
     freedom = len(logs) - 1
     quantile = T_QUANTILES[freedom - 1] if freedom <= len(T_QUANTILES) else NORMAL_QUANTILE

@@ -91,7 +91,7 @@ def _parser() -> OneLineParser:
     parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
     parser.add_argument(
         "--task", type=Path, action="append", default=[], metavar="FILE",
-        help="the task of a winner that is no problem of KernelBench",
+        help="the task of a winner that is not a problem of KernelBench",
     )  # fmt: skip
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="a winner, or a pattern"
@@ -129,7 +129,7 @@ def _sources(
         if winner.task in files:
             found[winner.task] = files[winner.task]
         elif origin is None:
-            raise UsageError(f"{winner.task} is no problem of KernelBench: give --task FILE")
+            raise UsageError(f"{winner.task} is not a problem of KernelBench: give --task FILE")
         elif root is None:
             raise UsageError(f"where is {winner.task}? give --root CHECKOUT, of KernelBench")
         else:

@@ -50,7 +50,7 @@ class ConfirmedWinner(Value, frozen=True, kw_only=True, omit_defaults=False):
     task: str
     state: ConfirmationState
     verdict: str = ""  # the judge's word
-    reason: str = ""  # why it is no winner
+    reason: str = ""  # why it is not a winner
     device: str = ""
     eager_us: float | None = None
     compile_us: float | None = None

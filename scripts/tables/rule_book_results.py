@@ -27,7 +27,7 @@ from scripts.tables.rule_book_coverage import VARYING, refusal_of
 
 MAX_REASON = 160
 NOTES = """\
-**taken**: the rule book, which reads the module's source and is no model, writes a candidate;
+**taken**: the rule book, which reads the module's source and is not a model, writes a candidate;
 PyTorch keeps matrix products and convolutions. **judged**: with a verdict of this judge;
 **correct** and **faster** (the whole 95 % interval above 1): of these. **speed-up**: geometric
 means, with 1× where no candidate is faster; *of all* counts every problem of the level, since that
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _levels(pages: Sequence[RunPage]) -> list[int]:
     levels = {task.row.level for page in pages for task in page.tasks}
     if not levels or 0 in levels:
-        raise UsageError("these runs have tasks that are no problems of KernelBench")
+        raise UsageError("these runs have tasks that are not problems of KernelBench")
     return sorted(levels)
 
 

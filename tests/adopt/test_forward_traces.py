@@ -175,6 +175,14 @@ def alternating(self: Any, x: torch.Tensor) -> torch.Tensor:
     return residual(self, x) + next(NUMBERS)
 
 
+def counting_rows(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return residual(self, x) * float(len((x > -1e9).nonzero()))
+
+
+def choosing(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return residual(self, x[x[:, 0] > -1e9])
+
+
 HELD = [torch.ones(8)]
 NUMBERS = itertools.count()
 
@@ -191,6 +199,8 @@ NUMBERS = itertools.count()
         (writing, "it changes its input in place"),
         (switching, "it switches autocast on"),
         (unknown, "it uses a tensor that is not its input, parameter or attribute"),
+        (counting_rows, "a size in it depends on values (nonzero)"),
+        (choosing, "a size in it depends on values (__getitem__)"),
         (alternating, "its operations differ from call to call, for arguments of one layout"),
     ],
 )
@@ -271,6 +281,31 @@ def test_the_same_tensor_twice_is_another_call() -> None:
         split_of(module, (one, one)).put_in()
         assert torch.equal(plain[0], module(one, other))
         assert torch.equal(plain[1], module(one, one))
+
+
+class Choosing(nn.Linear):
+    """A submodule whose result has as many rows as its input has positive ones."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input[input[:, 0] > 0])
+
+
+def test_another_size_of_a_submodules_result_takes_the_forward() -> None:
+    """Sizes that a submodule decides are in the text, and are compared at each call."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        return self.second(torch.tanh(y) * float(len(y)) + 1.0)
+
+    module = parent_of(forward)
+    module.first = Choosing(8, 8)
+    many, few = torch.randn(4, 8).abs(), -torch.randn(4, 8).abs()
+    few[0] = 1.0
+    with torch.no_grad():
+        plain = module(many), module(few)
+        split_of(module, (many,)).put_in()
+        assert torch.equal(plain[0], module(many))
+        assert torch.equal(plain[1], module(few))
 
 
 @dataclass

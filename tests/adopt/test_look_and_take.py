@@ -287,6 +287,17 @@ CONTRACT = {
     "batches() raised StopAsyncIteration": "def batches(): raise StopAsyncIteration",
     "expected (args, kwargs)": "def batches(): yield torch.randn(2, 4)",
     "the first step raised RuntimeError": "def batches(): yield (torch.randn(2, 3),), {}",
+    "the step of batch 1 raised RuntimeError": (
+        "def batches():\n    for size in (4, 3): yield (torch.randn(2, size),), {}"
+    ),
+    "quality() raised ValueError: no val.csv": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def quality(model): raise ValueError('no val.csv')"
+    ),
+    "quality() returned a float, expected a dict of numbers": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "def quality(model): return 0.5"
+    ),
     "has no function batches()": "del batches",
     "can't be imported: SyntaxError": "def",
     "build() returned a model with a compiled part (0)": (
@@ -297,12 +308,16 @@ CONTRACT = {
     "whose 0 has no shapes yet (a lazy module): call the model once in build()": (
         "def build(): return torch.nn.Sequential(torch.nn.LazyLinear(4))"
     ),
+    "build() returned a scripted model; return it as it is before torch.jit.script": (
+        "def build(): return torch.jit.trace(torch.nn.Linear(4, 4), torch.randn(2, 4))"
+    ),
     "build() returned a compiled model": (
         "def build(): return torch.compile(torch.nn.Linear(4, 4), backend='eager')"
     ),
 }
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace")
 @pytest.mark.parametrize("message", list(CONTRACT))
 def test_a_file_that_breaks_the_contract_is_reported_in_one_line(
     tmp_path: Path, message: str

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from actors.adopt.call_layouts import tensors_of
+from actors.adopt.model_state import weights_hash
 from actors.adopt.module_graph import module_graph
-from actors.adopt.task_making import weights_hash
 from actors.adopt.task_proof import bound_task, load_task
 from actors.adopt.task_text import TaskText, task_text
 from actors.agents.recipes.codegen.compiler import compile_candidate

@@ -89,6 +89,19 @@ def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
     assert "finish" == asked.verb
 
 
+def test_a_run_has_as_many_threads_as_the_model_s_steps(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may set them: a kernel was timed on all cores, and ran on one in the model."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    run = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] != '1')"
+    monkeypatch.setattr(task_runs, "supervisor", lambda: (sys.executable, "-c", run + " and 7"))
+    tasks = list(tasks_named(folder, ["threads"]))
+    said: list[str] = []
+    task_runs.run_tasks(folder, tasks, 4, [], said.append)
+    assert ["threads: 4 attempts"] == said
+
+
 def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +125,7 @@ def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(
 
 
 def test_take_without_time_says_so_of_each_module(folder: StageFolder) -> None:
+    """A module that there was no time for is not taken to be unsuitable."""
     taken = take(folder, options("fast.*"), silent, TimeLimit(0.0))
     assert [NO_TIME_TO_TAKE] == [each.reason for each in taken.not_taken]
     assert not taken.tasks
@@ -141,6 +155,7 @@ def test_a_winner_of_a_run_without_time_to_confirm_runs_in_all_modules(
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_check_without_time_names_the_winners_that_it_did_not_try(folder: StageFolder) -> None:
+    """A winner that was not tried is not kept, and the last line says why."""
     with_a_winner(folder)
     result = check(folder, 0.1, {}, silent, TimeLimit(0.0))
     assert [("fast", NO_TIME)] == [(trial.name, trial.reason) for trial in result.trials]
@@ -148,6 +163,7 @@ def test_a_check_without_time_names_the_winners_that_it_did_not_try(folder: Stag
 
 
 def test_a_check_that_does_not_come_to_a_result_is_ended(folder: StageFolder) -> None:
+    """The command ends in its time with a sentence, not with half a result."""
     with_a_winner(folder)
     with pytest.raises(AdoptError, match="the time was over before the check had a result"):
         check_apart(folder, 1.0, silent, TimeLimit(0.1))
@@ -175,5 +191,6 @@ def test_a_model_file_that_hangs_is_ended(tmp_path: Path) -> None:
     assert "adopt: the time was over in `look` (--max-minutes 0.02)" in done.stderr
 
 
-def test_clock_text() -> None:
+def test_the_time_that_is_left_is_shown_in_minutes_and_seconds() -> None:
+    """The lines between stages show how much of `--max-minutes` is left."""
     assert ["0:00", "1:05", "75:30"] == [clock_text(each) for each in (0.9, 65, 4530)]

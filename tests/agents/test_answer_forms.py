@@ -193,3 +193,11 @@ def test_edits_beside_each_other_are_both_applied() -> None:
     assert isinstance(found, EditedSource)
     lines = CANDIDATE.split("\n")
     assert found.source == "\n".join([*lines[:5], "    long i = 0;", STORE, *lines[7:]])
+
+
+@pytest.mark.parametrize("line", ["// " + "=" * 200_000, "/" * 200_000, "//" + " " * 200_000 + "x"])
+def test_a_long_comment_stands_for_no_code(line: str) -> None:
+    """It is text, and looking at it takes no time that grows with its square."""
+    found = edited("lines 5-8", f'extern "C" void half() {{\n{line}\n}}')
+    assert isinstance(found, Candidate), found
+    assert line in found.source

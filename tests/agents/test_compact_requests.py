@@ -163,6 +163,9 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
     rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
     unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text
     assert "not sure: with 95 % between 2.1 and 4.9 × eager" in unsure
+    lost = replace(FAST.verdict, speedup=3.3, speedup_ci95=(0.6, 544.0))
+    unsure = compact(make_plan(node=replace(FAST, verdict=lost))).varying_text
+    assert "not sure: other programs took the machine" in unsure
     assert "412" not in text
     assert "bound" not in text
     assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text

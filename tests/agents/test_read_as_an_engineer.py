@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from agent_fakes import CANDIDATE, REFERENCE, TASK, make_plan, repair, solve
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from actors.agents.requests.styles import make_request
 from protocol.cases import CaseReference, CaseResult, TaskCase
 from protocol.facts import (
     OWN_CODE,
+    DeviceRates,
     KernelFacts,
     OperationTime,
     ReferenceFacts,
@@ -20,7 +22,7 @@ from protocol.facts import (
     VerdictFacts,
 )
 from protocol.messages import AgentWork
-from protocol.values import AttemptView, LedgerEntry, Outcome, Plan, VariantResult, Verdict
+from protocol.values import AttemptView, Backend, LedgerEntry, Outcome, Plan, VariantResult, Verdict
 from protocol.variant_lines import raced_line
 
 VERDICT = Verdict(verdict=Outcome.CORRECT, median_us=6_609.0, reference_us=15_645.0, speedup=2.38)
@@ -134,3 +136,26 @@ def test_a_debugger_reads_no_idea_of_another_design_that_worked() -> None:
     assert not any(each in text for each in words)
     text = text_of(repair(PLAN, node=broken, window=(replace(broken, node=3, advice=words[0]),)))
     assert all(each in text for each in words)
+
+
+@pytest.mark.parametrize(
+    ("backend", "others", "has_flag", "has_argument"),
+    [
+        ("cpp", (), True, False),
+        ("cuda", (), True, False),
+        ("triton", (), False, True),
+        ("cuda", ("triton",), True, True),
+    ],
+)
+def test_variants_and_rates_are_those_of_the_language(
+    backend: Backend, others: tuple[Backend, ...], has_flag: bool, has_argument: bool
+) -> None:
+    """Triton takes no compiler's flags, and launches no clusters."""
+    rates = DeviceRates(empty_call_us=0.5, clusters={2: 66})
+    reference = replace(REFERENCE, facts=ReferenceFacts(rates=rates))
+    task = replace(TASK, backend=backend, other_backends=others)
+    text = text_of(replace(solve(reference=reference), task=task))
+    assert has_flag == ("-DDEPTH=" in text) == ("of one letter" in text)
+    assert has_argument == ('`DEPTH=TUNE["DEPTH"]`' in text)
+    assert has_flag == ("blocks in clusters" in text)
+    assert ("cuda" == backend) == ("`#pragma unroll` can't name a macro" in text)

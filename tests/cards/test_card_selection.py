@@ -14,6 +14,7 @@ from actors.agents.cards.selection import (
     runs_on,
 )
 from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
+from actors.agents.cards.techniques import techniques_in
 from protocol.facts import OperationTime, ReferenceFacts, TaskFloor
 from protocol.values import BACKENDS, Backend, Device, Reference, Task
 
@@ -297,3 +298,13 @@ def test_a_task_of_products_has_no_card_about_what_follows_them() -> None:
         known = Reference(eager_us=2e4, facts=facts, inputs=inputs, device=SAPPHIRE)
         cards = choose_cards(Task(name="t", source=source), known)
         assert first in cards[0].operations
+
+
+def test_a_plan_for_streaming_stores_brings_their_card() -> None:
+    """A technique of hosts is known by its words, too."""
+    source = "def forward(self, x):\n    return torch.relu(x) + 1.0\n"
+    known = Reference(eager_us=1.0, inputs="float32[8192, 8192]", device=SAPPHIRE)
+    plan = techniques_in("Write the output with streaming stores, which read no line first.")
+    assert plan == {"streaming stores"}
+    cards = choose_cards(Task(name="t", source=source), known, techniques=plan)
+    assert ["cpp-stream-stores"] == [card.name for card in cards]

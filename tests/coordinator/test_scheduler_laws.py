@@ -65,6 +65,21 @@ def test_a_result_counts_once_and_only_from_the_holder() -> None:
     assert scheduler.settle_result(granted.lease, "a") is None
 
 
+def test_a_process_whose_slot_was_taken_does_not_take_it_back() -> None:
+    """Two machines with copies of one folder would end each other's leases without end."""
+    scheduler = scheduler_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    assert not scheduler.is_replaced(hello("a"))
+    scheduler.connect_peer(hello("b"), 1.0)
+
+    assert scheduler.is_replaced(hello("a"))
+    assert not scheduler.is_replaced(hello("b"))
+    assert not scheduler.is_replaced(hello("a", "evaluator-1"))
+    scheduler.connect_peer(hello("b"), 2.0)  # the same process, after a lost connection
+    scheduler.connect_peer(hello("c"), 3.0)
+    assert [False, True] == [scheduler.is_replaced(hello(name)) for name in ("c", "b")]
+
+
 def test_a_peer_is_silent_until_it_or_its_successor_sends_a_message() -> None:
     """Also a peer that only an earlier coordinator knew; a dead peer is not silent."""
     scheduler = scheduler_with()

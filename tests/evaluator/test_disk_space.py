@@ -32,3 +32,17 @@ def test_on_a_full_disk_no_evaluation_begins_and_no_failure_counts() -> None:
             check()
     full.require_for(Outcome.CORRECT, "")
     full.require_for(Outcome.WRONG, "index 3")
+
+
+def test_a_disk_without_inodes_is_full() -> None:
+    """Bytes alone do not make a file: on such a disk no candidate is charged either."""
+    full = DiskSpace(Path(), lambda _path: 20 << 30, lambda _path: 3)
+    for check in (full.require, lambda: full.require_for(Outcome.COMPILE_FAILED, FULL)):
+        with pytest.raises(DiskFullError, match="3 files are free"):
+            check()
+    tight = DiskSpace(Path(), lambda _path: 20 << 30, lambda _path: 500)
+    tight.require()
+    with pytest.raises(DiskFullError, match="500 files are free"):
+        tight.require_for(Outcome.COMPILE_FAILED, FULL)
+    tight.require_for(Outcome.COMPILE_FAILED, "error: expected ';'")
+    DiskSpace(Path()).require()  # what the file system says is understood

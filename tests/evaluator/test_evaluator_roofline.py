@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -126,3 +127,17 @@ def test_a_call_is_profiled(torch: ModuleType) -> None:
     profile = profiler.profile_call(lambda: torch.relu(x @ x), "cpu")
     assert {"aten::mm", "aten::clamp_min"} <= {row.name for row in profile.rows}
     assert all(row.calls == 1 for row in profile.rows if row.name == "aten::mm")
+
+
+def test_an_operator_that_was_interrupted_is_not_the_longest(torch: ModuleType) -> None:
+    """Of several calls on a host the one with the least time in operators is told."""
+    x, delays = torch.randn(64, 64), iter((0.0, 0.3, 0.0))
+
+    def call() -> None:
+        with torch.autograd.profiler.record_function("interrupted"):
+            time.sleep(next(delays))
+        x @ x
+
+    rows = {row.name: row for row in profiler._operators_of(call, 3).rows}
+    assert 1 == rows["aten::mm"].calls
+    assert rows["interrupted"].us < 2e5

@@ -120,6 +120,18 @@ def test_renamed_parameters_are_found_by_their_first_values() -> None:
     assert torch.equal(module.beta, wanted["norm.bias"])
 
 
+def test_a_parameter_has_the_strides_of_the_task_s_own() -> None:
+    """A winner works with a model's parameters as they lie in memory: channels_last ones, too."""
+    task = nn.Sequential(nn.Conv2d(4, 4, 3)).to(memory_format=torch.channels_last)
+    wanted = {name: value.clone() for name, value in task.state_dict().items()}
+    module = nn.Sequential(nn.Conv2d(4, 4, 3))
+    parameter = module[0].weight
+    parameter_loading.load_parameters(module, wanted, wanted)
+    assert parameter is module[0].weight
+    assert parameter.stride() == task[0].weight.stride()
+    assert torch.equal(parameter, wanted["0.weight"])
+
+
 def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:
     """No other tensor of the candidate takes its place."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from evaluator_samples import ContextRecorder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.evaluator.ipc.runner_orders import FromRunner
 from actors.evaluator.judge import Judge
 from actors.evaluator.ordered_judging import MAX_TRIAL_S, Trials
-from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.sandbox.child_client import (
+    ChildClient,
+    ChildFailure,
+    EvaluationCancelledError,
+)
+from actors.evaluator.sandbox.freezer import ProcessFreezer
+from actors.evaluator.timing import trial_timing
 from actors.evaluator.variant_race import (
     MAX_RACE_S,
     RaceResult,
@@ -39,6 +47,7 @@ TUNE = {"THREADS": [128, 256,
                     512], "DEPTH": (2, 3), "NAME": "a"}  # a comment
 class ModelNew: ...
 """
+TrialTime = float | ChildFailure | tuple[FromRunner, list[int]]
 names = st.text("ABCDEFGH_", min_size=1, max_size=6)
 values = st.one_of(st.integers(-9, 4096), st.booleans(), st.text("ab'\"é\\\n{", max_size=4))
 spaces = st.dictionaries(names, st.lists(values, min_size=1, max_size=5), min_size=1, max_size=4)
@@ -304,3 +313,30 @@ def test_an_evaluator_races_a_candidates_variants_and_tells_what_each_gave(
     assert "OFFSET=0.0" in lines[0]
     assert lines[0].endswith("(kept)")
     assert "OFFSET=1.0: wrong" in lines[1]
+
+
+def test_a_trial_has_the_priority_of_timed_calls(
+    patient_judge: Judge, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, threads that wait for each other beside other programs took 100 times as long."""
+    seen: list[str] = []
+    timed = trial_timing.timed_calls
+
+    @contextmanager
+    def priority(_freezer: ProcessFreezer) -> Iterator[None]:
+        seen.append("begin")
+        yield
+        seen.append("end")
+
+    def calls(runner: ChildClient[FromRunner], call_s: float, seconds: float) -> TrialTime:
+        seen.append("timed")
+        return timed(runner, call_s, seconds)
+
+    source = task.source.replace("class Model(", "class ModelNew(")
+    patient_judge.judge(task, source)  # measures the reference, too
+    monkeypatch.setattr(ProcessFreezer, "priority_of_all", priority)
+    monkeypatch.setattr(trial_timing, "timed_calls", calls)
+    verdict = patient_judge.judge(task, source, trial_s=0.01)
+    assert isinstance(verdict, Verdict)
+    assert verdict.is_correct
+    assert seen == ["begin", "timed", "end"]

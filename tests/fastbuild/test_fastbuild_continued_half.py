@@ -108,6 +108,38 @@ def test_a_half_is_used_while_its_headers_are_the_same(
     assert ContinuedHalf.find(toolkit, given) is None
 
 
+def test_a_half_is_for_the_compilers_and_headers_that_made_it(
+    toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], parser: Path, tmp_path: Path
+) -> None:
+    """A package may be unpacked with the times and sizes of the one before, or change a program."""
+    assert is_stored()
+    header = tmp_path / "include/cuda_runtime.h"
+    before = header.stat()
+    header.write_text(header.read_text().replace("runtime;", "replace;"))
+    os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert header.stat().st_size == before.st_size
+    assert ContinuedHalf.find(toolkit, given) is None
+
+    remove_unused_halves(toolkit)
+    subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
+    assert is_stored()
+    os.utime(parser)
+    assert ContinuedHalf.find(toolkit, given) is None
+
+
+def test_a_half_knows_the_names_of_its_headers(
+    toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
+) -> None:
+    """So an error is told without reading 1,800 headers once more."""
+    header = tmp_path / "include/stark/preamble.h"
+    header.write_text("#define FROM_MACRO 1\n" + header.read_text() + "void declared_here(int);\n")
+    subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
+    assert is_stored()
+    stored = ContinuedHalf.find(toolkit, given)
+    assert stored is not None
+    assert {"FROM_MACRO", "declared_here"} <= stored.declared
+
+
 def test_a_half_of_old_headers_makes_place_for_the_new_one(
     toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actors.evaluator.fastbuild.headers.declared_names import names_declared_by
+from actors.evaluator.fastbuild.headers.header_selection import candidate_header
+from actors.evaluator.fastbuild.headers.header_tree import OperatorIndex
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.flag_set import FlagSet, canonical
 from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of, needs_headers
@@ -45,6 +47,7 @@ def test_torch_builds_what_needs_more_than_tensors(text: str) -> None:
         "struct F : torch::autograd::Function<F> {};",
         'TORCH_LIBRARY(mine, m) { m.def("f", f); }',
         "#include <torch/csrc/utils/pybind.h>\n",
+        "#include <torch/all.h>\n#include <torch/python.h>\n",
     ],
 )
 def test_kernels_and_their_launchers_have_light_builds(text: str) -> None:
@@ -141,6 +144,48 @@ def test_cuda_headers_are_prepared_only_for_a_gpu() -> None:
 
     assert {FlagSet(cuda_cflags=("-O3",), with_cuda=True)} == flag_sets_of(text, cuda=True)
     assert {FlagSet()} == flag_sets_of(text, cuda=False)
+
+
+def test_thrust_alone_is_a_cuda_source_by_its_place() -> None:
+    """A source that launches only thrust's kernels has none of its own."""
+    text = 'load_inline("m", "at::Tensor f(at::Tensor x);", """#include <thrust/sort.h>\n""")'
+    (found,) = flag_sets_of(text, cuda=True)
+
+    assert found.with_cuda
+    assert ("thrust/sort.h",) == found.cuda_headers
+
+
+def test_own_macros_need_no_headers_of_their_own() -> None:
+    """g++ itself rejects a precompiled header in which the macro's name occurs."""
+    flags = ["-DSCALE=2", "-DNDEBUG", "-DTORCH_EXTENSION_NAME=m", "-O2"]
+
+    assert ["-DNDEBUG", "-DTORCH_EXTENSION_NAME=m", "-O2"] == sorted(canonical(flags))
+    text = 'load_inline(cpp_sources=S, extra_cflags=["-O2", "-DREAL=double"])'
+    assert {FlagSet(cflags=("-O2",))} == flag_sets_of(text, cuda=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [
+        ("at::parallel_for(0, n, at::internal::GRAIN_SIZE, f);", "ATen/TensorIterator.h"),
+        ("dim = at::maybe_wrap_dim(dim, x.dim());", "ATen/WrapDimUtils.h"),
+        ('RECORD_FUNCTION("mine", {});', "ATen/record_function.h"),
+    ],
+)
+def test_names_of_torchs_umbrella_bring_their_headers(code: str, header: str) -> None:
+    """The full umbrella header declares them, and candidates count on that."""
+    index = OperatorIndex(
+        methods={},
+        operators={},
+        functions=[],
+        factories={},
+        always_methods=[],
+        always_functions=[],
+        named_by_added={},
+    )
+    source = CandidateSource(path="/x/main.cpp", text=LEAD + code)
+
+    assert f"#include <{header}>\n" in candidate_header(source, index)
 
 
 @pytest.mark.parametrize(

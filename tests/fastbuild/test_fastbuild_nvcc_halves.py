@@ -40,7 +40,7 @@ for word in "$@"; do
   before=$word
 done
 cat "$given" >> "$NOTES/$name"
-case "$BROKEN" in $name) exit 1;; esac
+case "$BROKEN" in $name) echo "$SAYS"; exit 1;; esac
 case "$SLOW" in $name) echo "(C7512) Potential Performance Loss: in a row in '_Z1k'";; esac
 case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
@@ -252,6 +252,30 @@ def test_only_the_front_end_that_failed_parses_the_whole_text(
     assert compiled.failed == "cudafe++"
     assert input_of(notes, "cudafe++").count("int mine;") == 2
     assert input_of(notes, "cicc").count("int mine;") == 1
+
+
+@pytest.mark.parametrize(
+    ("says", "parses"),
+    [
+        ("ptxas error   : Entry function 'k' uses too much shared data", 1),
+        ("ptxas fatal   : Unresolved extern function '_Z4funcv'", 2),
+    ],
+)
+def test_what_ptxas_rejects_is_parsed_again_only_where_a_body_is_missing(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    says: str,
+    parses: int,
+) -> None:
+    """The bodies of the preamble's functions change nothing in a candidate's own kernels."""
+    build("int probe;\n", probe=True)
+    monkeypatch.setenv("BROKEN", "ptxas")
+    monkeypatch.setenv("SAYS", says)
+    compiled, _ = build("int mine;\n")
+
+    assert compiled.failed == "ptxas"
+    assert input_of(notes, "cicc").count("int mine;") == parses
 
 
 def test_a_whole_host_half_needs_whole_device_halves(

@@ -144,3 +144,16 @@ def test_a_parser_that_reads_otherwise_has_no_image(tmp_path: Path) -> None:
     """Its input is not seen, so that it can't be paused."""
     (tmp_path / "in").write_text(PREAMBLE)
     assert not ParserImage(tmp_path).make("cat in", tmp_path / "in", PATH, Deadline(60.0))
+
+
+def test_a_parser_without_its_memory_or_its_input_does_not_go_on(
+    image: ParserImage, tmp_path: Path
+) -> None:
+    """Half of an image, after a disk's failure; a folder that was removed meanwhile."""
+    assert image.run(tmp_path, Deadline(60.0)) is None
+    cut = ParserImage(tmp_path)
+    shutil.copy(image.folder / "image_loader", tmp_path)
+    shutil.copy(image.file, cut.file)
+    os.truncate(cut.file, cut.file.stat().st_size // 2)
+    (tmp_path / "in.rest").write_text(REST)
+    assert cut.run(tmp_path, Deadline(60.0)) is None

@@ -115,6 +115,21 @@ def test_a_job_that_waits_long_is_in_the_summary() -> None:
     assert "0 of 1 jobs run, 1 wait (one for 20 minutes)" == jobs.summary(1290.0)
 
 
+def test_a_requeued_job_waits_again() -> None:
+    """A preempted job runs no more: the line says that it waits, and since when."""
+    jobs, batch = job_controller(max_jobs=1), FakeBatch()
+    batch.update(jobs, 0.0)
+    batch.alive["job-1"] = JobPhase.RUNNING
+    batch.update(jobs, 5.0)
+    assert "1 of 1 jobs run" == jobs.summary(5.0)
+    batch.alive["job-1"] = JobPhase.PENDING
+    batch.update(jobs, 700.0)
+
+    assert "0 of 1 jobs run, 1 wait" == jobs.summary(700.0)
+    assert "0 of 1 jobs run, 1 wait (one for 10 minutes)" == jobs.summary(1310.0)
+    assert [0.0] == batch.submits
+
+
 class JobControllerMachine(RuleBasedStateMachine):
     """Any order of starts, ends, refusals, missing answers and updates."""
 

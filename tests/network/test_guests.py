@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shutil import ignore_patterns
 
 import pytest
 from net_run import ENVIRONMENT, ROOT, NetRun
@@ -66,6 +68,39 @@ def test_a_killed_guest_leaves_no_process_and_comes_back_with_its_slots(run: Net
     assert (0, "") == (again.returncode, err)
     assert "asked to leave by SIGTERM" in out
     assert not (run.guest / "keys").exists()
+
+
+def test_a_batch_system_that_cancels_a_leaving_guest_does_not_make_it_a_failure(
+    run: NetRun,
+) -> None:
+    """The first signal to a guest that leaves already is no second one: the status stays 0."""
+    guest = join(run, "--planners", "1", "--max-minutes", "0.05")
+    wait_until(lambda: workers(run))
+    ((_, (pid, _)),) = workers(run).items()
+    os.kill(pid, signal.SIGSTOP)  # so that leaving takes a while
+    log = run.guest / "logs" / "supervisor.log"
+    wait_until(lambda: "leaving" in log.read_text(encoding="utf-8"))
+    os.kill(guest.pid, signal.SIGTERM)
+    time.sleep(0.5)  # the guest reads the signal while its planner is still stopped
+    os.kill(pid, signal.SIGCONT)
+    out, err = guest.communicate(timeout=40)
+    assert (0, "") == (guest.returncode, err)
+    assert "--max-minutes are over" in out
+
+
+def test_two_guests_with_copies_of_one_folder(run: NetRun) -> None:
+    """A machine image with a guest's folder in it runs twice: the first leaves, with the reason."""
+    first = join(run, "--planners", "1")
+    wait_until(lambda: workers(run))
+    shutil.copytree(run.guest, run.guest.with_name("copy"), ignore=ignore_patterns("*.sock"))
+    second = join(run, "--planners", "1", name="copy")
+    _, err = first.communicate(timeout=40)
+    assert (2, 1) == (first.returncode, len(err.splitlines()))
+    assert "copies of one folder" in err
+    assert second.poll() is None
+    os.kill(second.pid, signal.SIGTERM)
+    second.communicate(timeout=40)
+    assert 0 == second.returncode
 
 
 def test_a_revoked_guest_ends_with_one_line(run: NetRun) -> None:

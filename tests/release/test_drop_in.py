@@ -123,12 +123,21 @@ def test_export_and_trace_hold_the_plain_operations(file: Any) -> None:
         torch.testing.assert_close(traced(*inputs), plain(*inputs))
 
 
-def test_vmap_is_refused_with_a_reason(file: Any) -> None:
-    """A batched tensor has no memory that a kernel could read."""
-    _plain, winner, inputs = pair(file)
-    stacked = [torch.stack([value, value]) for value in inputs]
-    with pytest.raises(RuntimeError, match=r"does not support torch\.vmap"), torch.no_grad():
-        torch.vmap(winner)(*stacked)
+def test_transformations_of_torch_func_run_the_plain_forward(file: Any) -> None:
+    """A batched tensor has no memory that a kernel could read. Before, torch.vmap was refused."""
+    plain, winner, inputs = pair(file)
+    stacked = [torch.stack([value, -value]) for value in inputs]
+    with torch.no_grad():
+        winner(*inputs)
+        torch.testing.assert_close(torch.vmap(winner)(*stacked), torch.vmap(plain)(*stacked))
+    grads = [
+        torch.func.grad(
+            lambda own, module=module: torch.func.functional_call(module, own, tuple(inputs)).sum()
+        )(dict(plain.named_parameters()))
+        for module in (winner, plain)
+    ]
+    torch.testing.assert_close(*grads)
+    assert 1 == winner.kernel_stats()["kernel"]
 
 
 def misaligned(value: torch.Tensor) -> torch.Tensor:
@@ -354,3 +363,15 @@ def test_torch_jit_script_says_what_to_use(file: Any) -> None:
     for module in (winner, torch.nn.Sequential(winner)):
         with pytest.raises(RuntimeError, match=r"use the plain class Model, or torch\.export"):
             torch.jit.script(module)
+
+
+def test_torch_fx_records_the_plain_operations(file: Any) -> None:
+    """Before: "symbolically traced variables cannot be used as inputs to control flow"."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        expected = plain(*inputs)
+        torch.testing.assert_close(winner(*inputs), expected)
+        graph = torch.fx.symbolic_trace(winner)
+        assert graph.graph.find_nodes(op="placeholder", target="x")
+        torch.testing.assert_close(graph(*inputs), expected)
+    assert winner.kernel_stats()["kernel"] == 1

@@ -130,7 +130,7 @@ def test_the_published_results_can_be_read() -> None:
     [
         (["nowhere"], "nowhere is not a folder"),
         (["published", "--only", "level9*"], "--only level9*: published has no such winner"),
-        (["published"], "own is no problem of KernelBench: give --task FILE"),
+        (["published"], "own is not a problem of KernelBench: give --task FILE"),
         (["published", "--task", "own.py"], "where is level1_1_Relu? give --root CHECKOUT"),
         (["published", "--page", "--results", "none"], "--page: none has no run"),
     ],

@@ -144,6 +144,46 @@ def test_opcheck_finds_nothing(package: Any) -> None:
     torch.library.opcheck(package.forward, tuple(arguments(plain, inputs)))
 
 
+NORM_TASK = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(features)
+        self.scale = nn.Parameter(torch.ones(features), requires_grad=False)
+        self.eval()
+
+    def forward(self, x):
+        return torch.relu(self.norm(x)) * self.scale
+
+
+def get_inputs():
+    return [torch.randn(4, 16)]
+
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def test_buffers_and_frozen_parameters_have_no_derivative(tmp_path: Path) -> None:
+    """Before: no module with a batch norm was shipped; a running mean can't require a gradient."""
+    kernels = NORM_TASK.replace("class Model", "class ModelNew").replace("torch.relu(", "(")
+    kernels = kernels.replace("(self.norm(x)) * self.scale", "self.norm(x).relu() * self.scale")
+    made = package_files("norm", [of_file(winner_file(tmp_path, kernels, NORM_TASK))])
+    place(write_new_folder(tmp_path / "norm", made.files), tmp_path / "norm")
+    part = imported(tmp_path / "norm", "norm")
+    root = part.__name__.rpartition(".")[0]
+    subject = importlib.import_module(f"{root}.comparison").Subject(part, "cpu")
+    checks = importlib.import_module(f"{root}.operator_checks").CHECKS
+    for name in ("opcheck", "operator gradients"):
+        checks[name](subject)
+    assert part.stats()["kernel"], part.stats()
+
+
 def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> None:
     """torch.export with a dynamic batch: the saved program agrees at the judged size and others."""
     plain, winner, inputs = pair(package)
@@ -318,6 +358,27 @@ def test_without_a_compiler_the_reason_says_what_is_missing(
     record = {"machine": "another", "kind": "operators", "file": "f.so"}
     (native / "index.json").write_text(json.dumps({"libraries": {digest: record}}))
     with pytest.raises(RuntimeError, match=re.escape(f"{compiler}") + ".*built for another"):
+        extensions.load_inline(**asked)
+
+
+def test_a_cache_that_cant_be_written_is_named_with_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: "[Errno 2] No such file or directory: '/proc/…'"; without a compiler that is said."""
+    made = package_of(tmp_path, RIGHT + "# a cache that can't be written\n")
+    part = imported(tmp_path / made.name, made.module)
+    extensions = importlib.import_module(part.__name__.rpartition(".")[0] + ".extensions")
+    asked = {"name": "f", "cpp_sources": "void f();"}
+    monkeypatch.delenv("STARK_KERNEL_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    with pytest.raises(RuntimeError, match=r"/proc/none/stark-kernels/packages can't be written"):
+        extensions.load_inline(**asked)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/proc/none")
+    with pytest.raises(RuntimeError, match="set STARK_KERNEL_CACHE to a folder that can be"):
+        extensions.load_inline(**asked)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"no C\+\+ compiler"):
         extensions.load_inline(**asked)
 
 

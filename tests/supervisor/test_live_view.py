@@ -229,6 +229,21 @@ def test_the_cursor_is_shown_again(run: Snapshot) -> None:
     assert text.rindex(SHOW) > text.rindex(HIDE)
 
 
+def test_a_closed_terminal_ends_no_run(run: Snapshot) -> None:
+    """The window is closed, or the connection lost: the run drains and writes its results."""
+    master, slave = pty.openpty()
+    with io.TextIOWrapper(io.FileIO(slave, "w"), encoding="utf-8", write_through=True) as terminal:  # type: ignore[type-var]
+        console = Console(file=terminal, force_terminal=True, width=100, height=30)
+        screen = LiveScreen(console, Settings(), "runs/x")
+        screen.show(run, WORKERS, 1.0)
+        os.close(master)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(slave, b"x")
+        screen.say("stopped by SIGHUP")
+        screen.show(run, WORKERS, 2.0)
+        screen.close()
+
+
 QUITTER = """
 import os, signal, sys
 sys.path.insert(0, {top!r})

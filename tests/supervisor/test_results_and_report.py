@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -282,6 +283,14 @@ def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
         ending = RunEnd(kind=EndKind.OVER)
         code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, lines.append)
     return code, lines
+
+
+def test_the_command_that_resumes_can_be_pasted(tmp_path: Path) -> None:
+    """A folder with spaces is one word of the command."""
+    folder = tmp_path / "my runs" / "größe 1"
+    _, lines = conclude(Sample(folder, status="stopped"))
+    words = shlex.split(lines[-1].partition("resume with: ")[2])
+    assert ["--resume", str(folder)] == words[-2:]
 
 
 def test_files_that_could_not_be_written_are_not_named(

@@ -16,6 +16,7 @@ from actors.supervisor.reporting.run_data.worker_status import WorkerStatus, wor
 from actors.supervisor.reporting.screens import run_progress
 from actors.supervisor.reporting.screens.live_view import LiveScreen, nodes_to_show
 from actors.supervisor.reporting.screens.screen import PlainScreen
+from protocol.messages import STOPPED_EARLY
 from protocol.settings import Settings
 from protocol.values import Outcome, Verdict
 
@@ -231,4 +232,51 @@ def test_a_long_wait_for_the_model_is_shown_once(tmp_path: Path) -> None:
         "planner-0: waiting for the model: 529, next try in 16 s",
         "planner-0: waiting for the task's import (5 s; limit 60 s) gelu",
     ]
+    reader.close()
+
+
+def test_an_evaluator_that_can_not_judge_says_why_once(tmp_path: Path) -> None:
+    """On a full disk nothing is judged: without a line the log of such a run is silent."""
+    Sample(tmp_path, nodes=(), status="running")
+    reader, stream = RunReader(tmp_path), io.StringIO()
+    screen, snapshot = PlainScreen(stream), poll(reader)
+    worker = WorkerStatus(
+        slot="evaluator-0", state="up", pid=1, restarts=0, activity="", seconds=None,
+        cause="no room on the disk of /scratch: 0 MiB are free", is_quarantined=True,
+    )  # fmt: skip
+    for second in range(20):
+        screen.show(snapshot, (worker,), float(second))
+    assert stream.getvalue().splitlines()[1:] == [
+        "evaluator-0: nothing is judged there: no room on the disk of /scratch: 0 MiB are free",
+    ]
+
+
+def test_work_that_no_machine_stays_long_enough_for_is_named(tmp_path: Path) -> None:
+    """Jobs with too short a wall time hand the same work back for ever: a line says so."""
+    sample = Sample(tmp_path, budget=30, status="running")
+    reader = RunReader(tmp_path)
+
+    def end_lease(epoch: int, work: str, seconds: float, outcome: str) -> None:
+        sample.db.execute(
+            "INSERT INTO lease (epoch, work, slot, incarnation, granted, ended, outcome, running)"
+            " VALUES (?, ?, 'evaluator-0@a', 'x', 100.0, ?, ?, 1)",
+            (epoch, work, 100.0 + seconds, outcome),
+        )
+
+    end_lease(1, "gelu/2/confirm", 56.2, "returned")
+    end_lease(2, "gelu/2/confirm", 79.3, "returned")
+    for epoch in (3, 4, 5):
+        end_lease(epoch, "gelu/3/evaluate", 5.0, "lost")
+    assert () == poll(reader).returned
+    end_lease(6, "gelu/2/confirm", 25.1, "returned")
+    sample.db.execute(
+        "INSERT INTO event (at, what, subject, detail)"
+        " VALUES (1.0, 'lease returned', 'gelu/2/confirm', ?)",
+        (f"3bcab0ad5b8a29b8 {STOPPED_EARLY}",),
+    )
+    (one,) = poll(reader).returned
+    assert (
+        "gelu/2/confirm: handed back 3 times, after up to 79 s: stopped before it ended; its"
+        " machines have to stay for longer (the wall time of a batch job)"
+    ) == one.line
     reader.close()

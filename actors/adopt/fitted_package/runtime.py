@@ -25,12 +25,15 @@ from pathlib import Path
 import torch
 
 from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
+from .call_modes import _mode_misfit
 from .equal_values import _is_equal
 
 # What a fitted module has of its own; torch.jit.script calls the last one.
 KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
 _OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
+_STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
+_ALIGNMENT = 64  # bytes: where a task's tensors begin, so that vector loads may rely on it
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
@@ -39,8 +42,8 @@ _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can tak
 def fit(model, only=None, verbose=False, splits=None):
     """Put the winners into `model`; return the paths of the modules and regions that have one.
 
-    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: path ->
-    SplitForward, made before for modules whose forward runs in parts.
+    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: forwards in
+    parts that were made before, by path.
     """
     record = json.loads(Path(__file__).with_name("sites.json").read_text())
     placed = []
@@ -49,8 +52,9 @@ def fit(model, only=None, verbose=False, splits=None):
             continue
         for path in winner["sites"]:
             if path in winner.get("regions", ()):
-                split = record["splits"][winner["regions"][path]]
-                reason = _place_region(model, path, winner, split, {} if splits is None else splits)
+                from .split_forward import place_region  # which needs this module
+
+                reason = place_region(model, path, winner, record["splits"], splits)
             else:
                 reason = _place(model, path, winner)
             if not reason:
@@ -107,11 +111,16 @@ class FittedForward:
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = state
         self.module = importlib.import_module(f".{winner['module']}", __name__)
+        self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
         self.twin = None
         self.guard = None  # of a winner that a run wrote
+        self.device = _device_of(self.layouts[0]) or "cpu"
+        self.autocast = getattr(torch, winner["autocast"]) if winner["autocast"] else None
+        self.default_dtype = torch.get_default_dtype()
         self.ties = ()  # (dictionary, key, the twin's dictionary, the twin's key)
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
-        self.number = registered(self)
+        self.number = next(_numbers)
+        _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
 
     def original(self, *args, **kwargs):
@@ -133,18 +142,11 @@ class FittedForward:
         reason = reason or _own_misfit(self)
         if not reason:
             inputs = [tensors[each] for each in self.inputs]
-            guard = self.guard
-            reason = guard.misfit(self.twin, inputs) if guard is not None else ""
+            run = self.kernel_result if self.autocast is None else self.result_of_autocast
+            reason, result = run(inputs)
         if not reason:
-            try:
-                result = self.twin(*inputs) if guard is None else guard.call(*inputs)
-            except Exception as error:  # the kernel's own: the original is there
-                reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
-                if guard is not None:
-                    guard.off = reason
-            else:
-                self.kernel_calls += 1
-                return self.nested(result, number)
+            self.kernel_calls += 1
+            return self.nested(result, number)
         self.count(reason)
         return self.original(*args, **kwargs)
 
@@ -154,6 +156,50 @@ class FittedForward:
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = "others"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def kernel_result(self, inputs):
+        """Return "" and what the kernel returns, or why it did not run and None."""
+        guard = self.guard
+        reason = (self.bare_misfit if guard is None else guard.misfit)(self.twin, inputs)
+        if reason:
+            return reason, None
+        try:
+            return "", self.twin(*inputs) if guard is None else guard.call(*inputs)
+        except Exception as error:  # the kernel's own: the original is there
+            if type(error).__name__ == _STOP:
+                raise
+            reason = f"the kernel failed ({type(error).__name__}: {str(error)[:200]})"
+            if guard is not None:
+                guard.off = reason
+            return reason, None
+
+    def result_of_autocast(self, inputs):
+        """Return `kernel_result` of calls under autocast: the casts are a part of the kernel."""
+        device = self.device
+        if not torch.is_autocast_enabled(device):
+            return (
+                f"autocast is off, the kernel was judged for calls under it ({self.autocast})",
+                None,
+            )
+        if torch.get_autocast_dtype(device) is not self.autocast:
+            return f"autocast is to {torch.get_autocast_dtype(device)}, not {self.autocast}", None
+        torch.set_autocast_enabled(device, False)
+        try:
+            return self.kernel_result(inputs)
+        finally:
+            torch.set_autocast_enabled(device, True)
+
+    def bare_misfit(self, twin, tensors):
+        """Return what a winner without a guard can't take; "" for nothing."""
+        reason = _mode_misfit(self.device, self.default_dtype)
+        if reason:
+            return reason
+        for tensor in (*tensors, *(store[key] for store, key, _, _ in self.ties)):
+            if tensor.is_neg() or tensor.is_conj():
+                return "a tensor is a view with other signs than its memory has"
+            if tensor.data_ptr() % _ALIGNMENT:
+                return f"a tensor does not begin at a multiple of {_ALIGNMENT} bytes"
+        return ""
 
     def fitting(self, given):
         """Return ("", the call's tensors, which layout it has), or (why it has none, [], -1)."""
@@ -165,7 +211,9 @@ class FittedForward:
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        if _is_exporting():
+        if _is_exporting() or self.autocast is not None:
+            return self.original(*args, **kwargs)
+        if self.is_bare and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
         if reason or self.constant_misfit() or not self.is_as_traced():
@@ -272,35 +320,6 @@ class FittedForward:
         raise RuntimeError("torch.jit.script takes no fitted module: call unfit(model) before it")
 
 
-def registered(forward):
-    """Return a number for a forward, by which a compiler can name it."""
-    number = next(_numbers)
-    _fitted[number] = forward
-    return number
-
-
-def _place_region(model, path, winner, record, splits):
-    """Fit one region of a module's forward; return why not, or ""."""
-    from .split_forward import SplitForward
-
-    owner, _, name = path.rpartition(".")
-    try:
-        site = model.get_submodule(owner)
-    except AttributeError:
-        return "the model has no such module"
-    placed = vars(site).get("forward")
-    if not isinstance(placed, SplitForward):
-        if isinstance(placed, FittedForward):
-            return "the whole module has a kernel"
-        if structure(site) != record["structure"]:
-            return "it is not the module that the winner was made for"
-        placed = splits.get(owner) or SplitForward(site, record)
-        splits[owner] = placed
-        site.__dict__.update(placed.own())
-    placed.add(name, winner)
-    return ""
-
-
 def _place(model, path, winner):
     """Fit one module; return why not, or ""."""
     try:
@@ -345,6 +364,13 @@ def _parts(site):
         children = dict(part._modules)
         found.append((part, part.training, children, names, values, values(vars(part))))
     return found
+
+
+def _device_of(layout):
+    """Return the device of the first tensor in a layout; None without one."""
+    if layout[0] == "tensor":
+        return layout[4]
+    return None if layout[0] == "plain" else next(filter(None, map(_device_of, layout[2])), None)
 
 
 def _is_exporting():

@@ -14,12 +14,42 @@ import inspect
 import torch
 from torch.nn.modules import module as torch_module
 
-from . import KEYS, FittedForward, _constant_misfit, _own_misfit, _parts, registered
+from . import (
+    KEYS,
+    FittedForward,
+    _constant_misfit,
+    _fitted,
+    _numbers,
+    _own_misfit,
+    _parts,
+    structure,
+)
 from .call_layouts import as_tuples, flat_layout, flat_specs
 from .equal_values import _is_equal
 
 _PLAIN = (int, float, bool, str, type(None))
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernel runs)"
+
+
+def place_region(model, path, winner, records, splits):
+    """Fit one region of a module's forward; return why not, or ""."""
+    record, splits = records[winner["regions"][path]], {} if splits is None else splits
+    owner, _, name = path.rpartition(".")
+    try:
+        site = model.get_submodule(owner)
+    except AttributeError:
+        return "the model has no such module"
+    placed = vars(site).get("forward")
+    if not isinstance(placed, SplitForward):
+        if isinstance(placed, FittedForward):
+            return "the whole module has a kernel"
+        if structure(site) != record["structure"]:
+            return "it is not the module that the winner was made for"
+        placed = splits.get(owner) or SplitForward(site, record)
+        splits[owner] = placed
+        site.__dict__.update(placed.own())
+    placed.add(name, winner)
+    return ""
 
 
 class SplitForward(FittedForward):
@@ -56,7 +86,8 @@ class SplitForward(FittedForward):
         self.known = {}  # name -> the region with its kernel
         self.used = set()  # the names of those that are in use
         self.original_calls, self.reasons = 0, {}
-        self.number = registered(self)
+        self.number = next(_numbers)
+        _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
         self.called = []
         self.use()
@@ -95,7 +126,10 @@ class SplitForward(FittedForward):
             reason, tensors, number = self.fitting((args, kwargs))
         reason = reason or _own_misfit(self) or self.misfit(tensors, number)
         if not reason:
-            return self.functions[number](self.site, tensors, *self.called[number])
+            try:
+                return self.functions[number](self.site, tensors, *self.called[number])
+            except self.module.OtherSizeError:
+                reason = "a submodule returned another size"
         self.count(reason)
         return self.original(*args, **kwargs)
 

@@ -48,7 +48,7 @@ PROMISES = (
         rf"{_TIME.format('new')}(?: in all)?,? (?:instead of|against|where [^.;]{{0,40}})\s*"
         rf"{_OLD}"
     ),
-    # A size, "256 x 128" or "m16n8k16", is no promise.
+    # A size, "256 x 128" or "m16n8k16", is not a promise.
     re.compile(
         r"(?<![\dx×.])(?<!x )(?P<times>\d+(?:\.\d+)?)\s*(?:x\b|×|times (?:as fast|faster))(?!\s*\d)"
     ),

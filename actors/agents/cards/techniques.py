@@ -22,6 +22,7 @@ TECHNIQUES = {
     "cuBLAS": re.compile(r"cublas", re.IGNORECASE),
     "split products": re.compile(r"bf16x2|bfloat162|[3×x]\s?(?:bf16|TF32)|split bf", re.IGNORECASE),
     "vector units": re.compile(r"_mm512|__m512|svfloat|float32x4|AVX|AMX|_tile_"),
+    "streaming stores": re.compile(r"_stream_(?:ps|pd|si)|streaming stores?|non-temporal", re.I),
     "Triton's products": re.compile(r"tl\.dot"),
 }
 

@@ -29,6 +29,7 @@ _MAY_STAND = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(?:#(?!\s*(?:include|define|undef|pragma|if|el|end|error))|//|/\*).*")
+MAX_COMMENT = 200  # characters of one that stands for code
 DOTS = ("...", "…")  # alone on a line; `...` is Python, too
 
 
@@ -42,8 +43,12 @@ def left_out_of_block(lines: Sequence[str], replaced: Sequence[str]) -> str:
     known = {line.strip() for line in replaced}
     found = left_out_line(lines) or next((x for x in map(str.strip, lines) if x in DOTS), "")
     if not found and len([*_code_lines(lines)]) < len([*_code_lines(replaced)]):
-        found = next((x for x in map(str.strip, lines) if _MAY_STAND.fullmatch(x)), "")
+        found = next((x for x in map(str.strip, lines) if _may_stand(x)), "")
     return "" if found in known else found
+
+
+def _may_stand(line: str) -> bool:
+    return len(line) <= MAX_COMMENT and _MAY_STAND.fullmatch(line) is not None
 
 
 def _code_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -61,7 +66,7 @@ def left_out_code(source: str, shown: str) -> str:
     comments = [
         (number, line)
         for number, line in enumerate(lines)
-        if line not in known and (_LEFT_OUT.fullmatch(line) or _MAY_STAND.fullmatch(line))
+        if line not in known and (_LEFT_OUT.fullmatch(line) or _may_stand(line))
     ]
     for number, line in comments:
         before, after = "".join(lines[number - 1 : number]), "".join(lines[number + 1 : number + 2])

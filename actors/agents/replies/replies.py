@@ -129,7 +129,8 @@ def parse_reply(text: str) -> Reply:
     What a model thought before its answer is no part of it; an answer may stand in a block.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    thought = _THINKING.match(text)
+    has_thoughts = text.lstrip().startswith("<") or "</think" in text.lower()
+    thought = _THINKING.match(text) if has_thoughts else None
     reply = _parsed(text[thought.end() :] if thought else text)
     if any(section.name for section in reply.sections):
         return reply

@@ -32,6 +32,8 @@ LEAST_OTHER_CODE, MOST_OTHER_CODE = 3_000, 6_000  # characters
 CHANGES_SHARE = 1 / 3  # of other code: differences; the fastest attempt has the rest
 MAX_IDEA = 250  # characters of a plan where its code is shown
 MAX_TOLD_IDEA = 400  # and where it is not
+MOST_SPREAD = 100  # times the lower bound of an interval: a wider one says nothing
+UNKNOWN = "other programs took the machine, so the figures say little"
 MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
 COMPILER_SAYS = "the compiler says: "  # the judge's words before a compiler's first error
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
@@ -248,5 +250,7 @@ def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
             )
     if verdict.is_wide and verdict.speedup_ci95 is not None:
         low, high = verdict.speedup_ci95
-        parts.append(f"not sure: with 95 % between {low:.3g} and {high:.3g} × eager")
+        is_told = high <= MOST_SPREAD * low
+        bounds = f"with 95 % between {low:.3g} and {high:.3g} × eager" if is_told else UNKNOWN
+        parts.append(f"not sure: {bounds}")
     return ", ".join(parts)

@@ -33,7 +33,6 @@ FAULT = "; of what failed, tell whether the idea or the code was at fault"
 TAKE_OVER = " The change may take over from the fastest."
 OTHER_TRIES = " Other tries close to this one are shown: use what got past the same obstacle."
 FAILED = " It failed as shown there: find the cause first and mend it."
-UNROLL = "`#pragma unroll` can't name a macro, which nvcc leaves as it is: name a `constexpr int`"
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
@@ -81,9 +80,8 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
     notes = rules.instruction_notes(work)
     form = f"{fill('compact/form.md', spans=spans).strip()}{notes}"
-    unroll = f" ({UNROLL})" if "cuda" in (work.task.backend, *work.task.other_backends) else ""
     # A repair changes little, so it is told of no variants.
-    variants = fill("compact/variants.md", unroll=unroll).strip()
+    variants = rules.variant_notes(work.task)
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt), others=_others(work))
@@ -93,7 +91,7 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             text = fill("compact/coder.md", advice=advice, form=f"{form}\n\n{variants}")
             return Role.CODER, text, CODE_TEMPERATURE
         case Repair():
-            form += f"\n\n{UNROLL}." if "#pragma unroll" in shown_source(work) else ""
+            form += f"\n\n{rules.UNROLL}." if "#pragma unroll" in shown_source(work) else ""
             text = fill(
                 "compact/debugger.md",
                 advice=quoted(work.plan.advice),

@@ -65,10 +65,13 @@ def device_line(reference: Reference) -> str:
 
 def task_lines(task: Task, reference: Reference) -> list[str]:
     """Return the lines about a task and its machine: the same in all requests of the task."""
+    known = reference.facts
+    if known is not None and {task.backend, *task.other_backends} == {"triton"}:
+        known = replace(known, rates=replace(known.rates, clusters={}))  # it launches none
     untold = (OPERATORS, *STATED_RULES, *(() if has_products(task, reference) else (TF32_RULE,)))
     return [
         line
-        for line in task_fact_lines(reference.facts)
+        for line in task_fact_lines(known)
         if not line.startswith(untold) or "--precision" in line
     ]
 

@@ -17,6 +17,10 @@ from protocol.values import Backend, Reference, Task
 PRODUCTS = frozenset(["attention", "recurrence", "conv", "matmul"])  # of tensor cores
 HOPPER = 90  # compute capability: wgmma
 FLOAT8 = 89  # and later ones multiply float8
+UNROLL = "`#pragma unroll` can't name a macro, which nvcc leaves as it is: name a `constexpr int`"
+FLAG = "`f\"-DDEPTH={TUNE['DEPTH']}\"`"
+SHORT_NAMES = "a macro of one letter breaks torch's headers"
+ARGUMENT = '`DEPTH=TUNE["DEPTH"]` where a kernel is launched'
 
 
 def system_message(task: Task, reference: Reference) -> str:
@@ -67,6 +71,15 @@ def instruction_notes(work: AgentWork) -> str:
     if not is_first and "wgmma" not in techniques_in(f"{source}\n{plan}"):
         return ""
     return f"\n\n{prompts.read('compact/wgmma.md').strip()}"
+
+
+def variant_notes(task: Task) -> str:
+    """Return how values are left to a race, as the task's languages take them."""
+    backends = (task.backend, *task.other_backends)
+    notes = "; ".join([SHORT_NAMES, *([UNROLL] if "cuda" in backends else [])])
+    uses = [f"{FLAG} ({notes})"] if {*backends} - {"triton"} else []
+    uses += [ARGUMENT] if "triton" in backends else []
+    return fill("compact/variants.md", use=", in Triton ".join(uses)).strip()
 
 
 def _backend_notes(backend: Backend) -> str:

@@ -228,11 +228,10 @@ class Scheduler:
         Older incarnations of the same slot are dead: the supervisor runs one at a time.
         """
         ended: list[LeaseEnd] = []
-        former = self._slots.other_incarnations(hello.slot, hello.incarnation)
+        former = self._slots.replace_by(hello.slot, hello.incarnation)
         if former and hello.role is Role.SUPERVISOR and machine_of(hello.slot):
             ended += self.machine_lost(machine_of(hello.slot))
-        for incarnation in former:
-            ended += self.peer_lost(incarnation)
+        ended += [end for incarnation in former for end in self.peer_lost(incarnation)]
         self._slots.assign(hello.slot, hello.incarnation)
         ended += self._losses.refund_reconnected(hello.incarnation)
         peer = self._register(hello, now, identity)
@@ -248,6 +247,10 @@ class Scheduler:
                 ended.append(self._end(granted, "missed", charged=False))
         self._least_loaded[peer.role].add(peer)
         return revoked, ended
+
+    def is_replaced(self, hello: Hello) -> bool:
+        """Whether another process took the slot of this one, which lives on."""
+        return self._slots.is_replaced(hello.slot, hello.incarnation)
 
     def renew_leases(
         self, incarnation: str, heartbeat: Heartbeat, now: float

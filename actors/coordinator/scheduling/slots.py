@@ -19,6 +19,7 @@ class SlotTable:
         self._lease_s = lease_s
         self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, no message yet
         self._incarnations: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations
+        self._replaced: dict[str, list[str]] = {}  # slot -> incarnations before its last one
 
     def add(self, slot: str, incarnation: str) -> None:
         """Record an incarnation that an earlier coordinator knew in that slot."""
@@ -29,9 +30,16 @@ class SlotTable:
         self._expected[peer.incarnation] = peer
         self.add(peer.slot, peer.incarnation)
 
-    def other_incarnations(self, slot: str, incarnation: str) -> list[str]:
-        """Return the slot's incarnations other than `incarnation`."""
-        return sorted(self._incarnations[slot] - {incarnation})
+    def replace_by(self, slot: str, incarnation: str) -> list[str]:
+        """Return the slot's incarnations other than `incarnation`, which takes their place."""
+        former = sorted(self._incarnations[slot] - {incarnation})
+        if former:
+            self._replaced[slot] = former
+        return former
+
+    def is_replaced(self, slot: str, incarnation: str) -> bool:
+        """Whether another incarnation has taken the place of this one."""
+        return incarnation in self._replaced.get(slot, ())
 
     def assign(self, slot: str, incarnation: str) -> None:
         """Make an incarnation the only one of its slot, and no longer silent."""

@@ -162,6 +162,7 @@ CREATE TABLE IF NOT EXISTS lease (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
 CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
+CREATE INDEX IF NOT EXISTS lease_returned ON lease (work) WHERE outcome = 'returned';
 
 CREATE TABLE IF NOT EXISTS call (
     id INTEGER PRIMARY KEY,

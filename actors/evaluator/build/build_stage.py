@@ -6,6 +6,8 @@ The import compiles extensions into the candidate's own folder, where its runner
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -33,12 +35,16 @@ from actors.evaluator.sandbox.child_client import (
 )
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
-from actors.work_context import EvaluationContext
+from actors.work_context import EvaluationContext, WorkerUnfitError
 from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says
 SLOT_LIMIT_S = 600.0  # the longest wait for a build slot
 NO_MODULES: Mapping[str, str] = MappingProxyType({})
+
+
+class CompilerMissingError(WorkerUnfitError):
+    """No candidate can be built here, now or later: a candidate that can't be is not at fault."""
 
 
 class BuildResult(Value, frozen=True, kw_only=True):
@@ -205,11 +211,26 @@ class BuildStage:
             stage: Stage = "build" if answer.how == "timed_out" else "import"
             return fault_from_child(answer, stage, output), answer.how == "memory"
         raised = answer[0]
+        if (
+            isinstance(raised, CandidateRaised)
+            and raised.compiling
+            and (name := _missing_compiler())
+        ):
+            raise CompilerMissingError(
+                f"this machine has no C++ compiler ({name} is not on PATH): install one (Debian:"
+                " apt install g++), or set CXX"
+            )
         # For a GPU, an import may fail only because the builder has no device: the runner tries it
         # again.
         if isinstance(raised, CandidateRaised) and (raised.compiling or self._device == "cpu"):
             return fault_from_child(raised, "import", output), False
         return None, False
+
+
+def _missing_compiler() -> str:
+    """Return the C++ compiler that this machine lacks; "" where it has one."""
+    name = (os.environ.get("CXX", "").split() or ["c++"])[0]
+    return "" if shutil.which(name) else name
 
 
 def _build_text(source: str, modules: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from actors.evaluator.children.cluster_limits import active_clusters
 from actors.evaluator.children.product_kernels import PRODUCTS as INSTRUCTIONS
 from actors.evaluator.children.product_kernels import ProductKernel
 from actors.evaluator.children.read_kernels import ReadKernels
+from actors.evaluator.devices.device_description import cpu_device
 from protocol.facts import DeviceRates, MatrixPrecision
 from protocol.values import DeviceKind
 
@@ -42,6 +43,7 @@ MAX_CACHED_BYTES = {
 CACHED_READS, SHARED_READS = 64, 512
 MATRIX_SIZE = {"cuda": 8192, "cpu": 768}
 FLOAT32_SIZE = 4096  # on a card, where float32 without tensor cores takes ten times as long
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_tile"}  # of a processor that multiplies bfloat16
 PRODUCTS: dict[MatrixPrecision, tuple[torch.dtype, bool]] = {  # dtype, TF32
     "float32": (torch.float32, False),
     "tf32": (torch.float32, True),
@@ -239,8 +241,7 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
     """Return 10^12 operations a second of matrix products, by precision."""
     found: dict[MatrixPrecision, float] = {}
     for precision, (dtype, tf32) in PRODUCTS.items():
-        # On a host other precisions have no units of their own everywhere, and TF32 does not exist.
-        if timer.is_late or (timer.device == "cpu" and precision != "float32"):
+        if timer.is_late or (timer.device == "cpu" and precision not in _host_precisions()):
             continue
         size = MATRIX_SIZE[timer.device]
         if timer.device == "cuda" and precision == "float32":
@@ -253,6 +254,12 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
             seconds = timer.seconds(lambda: torch.mm(left, right, out=out))  # noqa: B023
             found[precision] = _rounded(2 * size**3 / seconds / 1e12)
     return found
+
+
+def _host_precisions() -> tuple[MatrixPrecision, ...]:
+    """Return the precisions that this processor has instructions for; TF32 is none of them."""
+    has_bfloat16 = BFLOAT16_FLAGS & set(cpu_device().facts["vector"].split())
+    return ("float32", "bfloat16") if has_bfloat16 else ("float32",)
 
 
 def _instruction_rates(timer: RateTimer) -> dict[str, float]:

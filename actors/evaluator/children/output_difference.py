@@ -291,7 +291,7 @@ def _period(wrong: torch.Tensor) -> tuple[str, float]:
 
 
 def _residues(residues: torch.Tensor, period: int, number: int) -> str:
-    """Return the name of neighbouring indices of a block; "" where they are no neighbours."""
+    """Return the name of neighbouring indices of a block; "" where they are not neighbours."""
     indices = residues.nonzero().reshape(-1)
     first, last = int(indices[0].item()), int(indices[-1].item())
     if number == 1:

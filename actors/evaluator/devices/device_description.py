@@ -31,7 +31,7 @@ def cpu_device() -> Device:
     fields = _cpuinfo()
     model = fields.get("model name") or fields.get("CPU part") or platform.machine()
     cores = len(os.sched_getaffinity(0))
-    name = f"{model}, {cores} cores"
+    name = f"{model}, {cores} cores{_fewer_threads(cores)}"
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     facts = {
         "processor": model,
@@ -44,6 +44,13 @@ def cpu_device() -> Device:
     return Device(
         kind="cpu", name=name, fingerprint=f"{name}; torch {_torch_version()}", facts=facts
     )
+
+
+def _fewer_threads(cores: int) -> str:
+    """Return ", 1 thread" where the environment gives a call fewer threads than there are cores."""
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    threads = int(text) if text.isdecimal() and len(text) < 5 else cores
+    return "" if not 0 < threads < cores else f", {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _vector(flags: set[str]) -> str:

@@ -21,7 +21,7 @@ from protocol.atomic_file import write_atomically
 from protocol.facts import DeviceRates
 from protocol.values import Device, Value
 
-VERSION = 4  # of the measuring method; files of another version are not used
+VERSION = 5  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 14
 UNSETTLED_S = 3600.0  # on a machine that stays busy, not every process measures for seconds
 

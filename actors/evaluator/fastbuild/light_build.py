@@ -15,7 +15,7 @@ from actors.evaluator.fastbuild.cxx_compile import (
     CxxCompilation,
     compile_cxx,
 )
-from actors.evaluator.fastbuild.error_attribution import CompilerFailure
+from actors.evaluator.fastbuild.error_attribution import LINK_PHASE, CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import MISSING_KERNEL
@@ -164,10 +164,14 @@ class LightBuild:
         # needs.
         last = max(at for at, arg in enumerate(commands.link) if arg in outputs)
         argv[last + 1 : last + 1] = prebuilt
-        with self.stopwatch.phase("link"):
+        with self.stopwatch.phase(LINK_PHASE):
             ran = run_compiler([*argv, *self.toolkit.linker], self.folder, self.deadline)
+            if ran.status and self.toolkit.linker:
+                ran = run_compiler(argv, self.folder, self.deadline)
         if ran.status:
-            raise LightBuildUnsupportedError(f"the linker failed: {ran.output[-300:]}")
+            code = "\n".join(source.whole_code for source in self.request.sources)
+            library = CandidateSource(path=str(self.request.library), text=code)
+            raise LightBuildFailedError([_failure(LINK_PHASE, ran.output, library, ())])
         with self.stopwatch.phase("look for missing symbols"):
             check_symbols(unfinished, self.toolkit, self.deadline)
         unfinished.replace(self.request.library)

@@ -39,6 +39,8 @@ from actors.evaluator.fastbuild.unsupported import unsupported_reason
 
 HOOKED_FUNCTION = "_write_ninja_file_and_build_library"
 BUILD_S = 600.0
+# The store is gone or the disk full; no process or, a RuntimeError, no thread can start.
+_NO_MEANS = (OSError, RuntimeError)
 
 
 class CandidateCompileError(RuntimeError):
@@ -102,6 +104,8 @@ class TorchBuildHook:
             return self._attribute_failure(request, key, stopwatch, failed, deadline)
         except (LightBuildUnsupportedError, CompileCommandsError, PrecompiledHeaderError) as error:
             return str(error)
+        except _NO_MEANS as error:
+            return f"the light build could not go on: {error}"
         except BuildTimeoutError as error:
             raise CandidateCompileError(
                 f"Error building extension '{request.name}': {error}"
@@ -118,10 +122,13 @@ class TorchBuildHook:
         deadline: Deadline,
     ) -> str:
         """Raise if the failure is the candidate's own; else return why torch must build."""
-        with stopwatch.phase("error attribution"):
-            doubts = [
-                reason_to_doubt(failure, self.toolkit, deadline) for failure in failed.failures
-            ]
+        try:
+            with stopwatch.phase("error attribution"):
+                doubts = [
+                    reason_to_doubt(failure, self.toolkit, deadline) for failure in failed.failures
+                ]
+        except _NO_MEANS as error:
+            return f"the error can't be attributed: {error}"
         for failure, doubt in zip(failed.failures, doubts, strict=True):
             if doubt:
                 return f"{failure.phase} failed: {doubt}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from actors.evaluator.fastbuild.headers.header_tree import UMBRELLAS
+from actors.evaluator.fastbuild.headers.header_tree import BINDING_UMBRELLAS, UMBRELLAS
 from actors.evaluator.fastbuild.request.added_headers import (
     AUTOGRAD,
     LIBRARY,
@@ -26,7 +26,7 @@ _HEAVY = re.compile(
 )
 _CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*(?:\\\n.*)*)", re.MULTILINE)
 _GRAPHS = "torch/csrc/autograd/custom_function.h"
-_UMBRELLA = frozenset((*UMBRELLAS, "torch/extension.h", "torch/version.h", LIBRARY, _GRAPHS))
+_UMBRELLA = frozenset((*UMBRELLAS, *BINDING_UMBRELLAS, "torch/version.h", LIBRARY, _GRAPHS))
 # The umbrella headers that include torch's graphs.
 _WITH_GRAPHS = frozenset(
     ["torch/extension.h", "torch/all.h", "torch/torch.h", "torch/autograd.h", _GRAPHS]

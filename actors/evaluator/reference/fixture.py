@@ -222,7 +222,7 @@ class ReferenceFixture:
 
     @property
     def plain_call_s(self) -> float:
-        """What a call may take that prepares nothing: work without an end is no slow start."""
+        """What a call may take that prepares nothing: work without an end is not a slow start."""
         most_s = max(PLAIN_CALL_S, PLAIN_CALL_TIMES * self._prepared_s)
         return min(self.limits.check_s, most_s)
 

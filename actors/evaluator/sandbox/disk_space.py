@@ -6,7 +6,9 @@ is free again.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from protocol.values import Outcome
 
 MIN_BYTES = 1 << 20  # with less, no evaluation can begin
 TIGHT_BYTES = 256 << 20  # with less, a compiler's message that the disk is full is believed
+MIN_FILES, TIGHT_FILES = 16, 1000  # the same of the files that may still be made (inodes)
 DISK_FULL_PHRASES = ("No space left on device", "Disk quota exceeded")
 FAILED_OUTCOMES = (Outcome.CRASHED, Outcome.COMPILE_FAILED)
 
@@ -26,13 +29,19 @@ class DiskFullError(DeviceQuarantinedError):
 class DiskSpace:
     """The free space under one scratch folder."""
 
-    def __init__(self, folder: Path, free: Callable[[Path], int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        free: Callable[[Path], int] | None = None,
+        free_files: Callable[[Path], int] | None = None,
+    ) -> None:
         self._folder = folder
         self._free = free or (lambda path: shutil.disk_usage(path).free)
+        self._free_files = free_files or _free_files
 
     def require(self) -> None:
         """Raise `DiskFullError` where no evaluation can begin."""
-        self._require_bytes(MIN_BYTES)
+        self._require(MIN_BYTES, MIN_FILES)
 
     def require_for(self, outcome: Outcome, output: str) -> None:
         """Raise `DiskFullError` where the disk failed, and not the candidate.
@@ -41,12 +50,24 @@ class DiskSpace:
         """
         if outcome in FAILED_OUTCOMES:
             is_reported = any(phrase in output for phrase in DISK_FULL_PHRASES)
-            self._require_bytes(TIGHT_BYTES if is_reported else MIN_BYTES)
+            if is_reported:
+                self._require(TIGHT_BYTES, TIGHT_FILES)
+            else:
+                self._require(MIN_BYTES, MIN_FILES)
 
-    def _require_bytes(self, least: int) -> None:
+    def _require(self, least_bytes: int, least_files: int) -> None:
         try:
-            free = self._free(self._folder)
+            free, files = self._free(self._folder), self._free_files(self._folder)
         except OSError:
             return  # the folder has another problem
-        if free < least:
-            raise DiskFullError(f"no room on the disk of {self._folder}: {free >> 20} MiB are free")
+        if free < least_bytes or files < least_files:
+            count = f" and {files} files" if files < least_files else ""
+            raise DiskFullError(
+                f"no room on the disk of {self._folder}: {free >> 20} MiB{count} are free"
+            )
+
+
+def _free_files(path: Path) -> int:
+    """Return how many files may still be made there; some file systems have no limit."""
+    found = os.statvfs(path)
+    return found.f_favail if found.f_files else sys.maxsize

@@ -22,6 +22,7 @@ from actors.release.guard.judged_values import (
     _IS_DIFFERENTIATED,
     _LIMITS,
     _MOST_BINDINGS,
+    _STOP,
     _handles,
     _misfit,
     _modules,
@@ -76,7 +77,7 @@ class _Guard:
             return self.off
         wanted = _torch.is_grad_enabled()
         tensors = args if _ALL_TENSORS else _tensors_of(args)
-        reason = _context_misfit(tensors, self.ties)
+        reason = _context_misfit()
         if not reason and not _fit(args, wanted, self.cases):
             reason = _inputs_misfit(args, self.cases) or _tensors_misfit(tensors, wanted)
         if reason:
@@ -283,6 +284,8 @@ def _run(module, args):
         try:
             result = guard.call(*args)
         except Exception as error:  # the candidate's own: the plain forward is there
+            if type(error).__name__ == _STOP:
+                raise
             said = " ".join(str(error).split())[:300]
             reason = guard.off = f"its kernels failed ({type(error).__name__}: {said})"
         else:

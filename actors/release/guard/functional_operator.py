@@ -131,7 +131,7 @@ def _fitting_form(tensors):
     for limit in ("operator", "second instance"):
         if limit in _LIMITS:
             return None, f"its kernels were not right as a function ({limit})"
-    reason = _context_misfit(tensors, ())
+    reason = _context_misfit()
     if reason:
         return None, reason
     for tensor in tensors:

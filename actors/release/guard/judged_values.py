@@ -23,6 +23,7 @@ import torch as _torch
 
 _RECORDS = ("dataclass", "namedtuple")
 _ALIGNMENT = 64  # bytes: where the judged tensors began, so that vector loads may rely on it
+_STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
 _MOST_BINDINGS = 8  # after so many replacements of its parameters a module stays plain
 _OWN_ATTRIBUTES = frozenset(vars(_torch.nn.Module())) | {"_kernel_guard", "_kernel_arguments"}
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernels run)"

@@ -71,6 +71,7 @@ class ModelNew(Model):
         return _run(self, args)
 
     forward.__signature__ = _FORWARD
+    forward.__wrapped__ = Model.forward  # torch.fx reads the names of the arguments there
 
     def kernel_stats(self):
         """Return how many calls ran the kernels, how many the plain forward, and why."""

@@ -169,8 +169,25 @@ def cache_folder():
     given = os.environ.get("STARK_KERNEL_CACHE")
     if given:
         return Path(given)
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    root = os.environ.get("XDG_CACHE_HOME")
+    if not root:
+        try:
+            root = Path.home() / ".cache"
+        except RuntimeError as error:  # a container's user may have none
+            raise RuntimeError("there is no home folder: set STARK_KERNEL_CACHE") from error
     return Path(root) / "stark-kernels" / "packages"
+
+
+def _build_folder(root):
+    """Return a new folder for a build; raise RuntimeError with what to set where there is none."""
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Path(tempfile.mkdtemp(prefix=".build-", dir=root))
+    except OSError as error:
+        raise RuntimeError(
+            f"{root} can't be written ({error.strerror}): set STARK_KERNEL_CACHE to a folder"
+            " that can be"
+        ) from error
 
 
 def _made_here(asked, digest, reason):
@@ -189,8 +206,8 @@ def _from_cache(asked, digest):
     name = f"{asked['name']}_{digest[:8]}"
     path = kept / f"{name}.so"
     if not path.is_file():
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = Path(tempfile.mkdtemp(prefix=".build-", dir=root))
+        _require_compilers(asked)
+        folder = _build_folder(root)
         try:
             _compile(asked, name, folder)
             (folder / "lock").unlink(missing_ok=True)
@@ -210,13 +227,18 @@ def _from_cache(asked, digest):
     return str(path), how
 
 
-def _compile(asked, name, folder):
+def _require_compilers(asked):
     from torch.utils import cpp_extension
 
     if not shutil.which(os.environ.get("CXX", "c++")) and not shutil.which("g++"):
         raise RuntimeError("no C++ compiler was found")
     if asked["cuda_sources"] and not _has_nvcc(cpp_extension.CUDA_HOME):
         raise RuntimeError("no CUDA compiler (nvcc) was found")
+
+
+def _compile(asked, name, folder):
+    from torch.utils import cpp_extension
+
     options = {key: asked[key] for key in OPTIONS}
     # torch loads libraries into one scope: two versions have functions of the same names.
     options["extra_ldflags"] = ["-Wl,-Bsymbolic", *(asked["extra_ldflags"] or [])]

@@ -57,11 +57,7 @@ def check_opcheck(subject):
     for how in (lambda t: t, permuted, sliced, misaligned):
         tensors = subject.tensors(plain, change(subject.inputs(), how))
         torch.library.opcheck(forward, tuple(tensors))
-    tensors = [
-        t.clone().requires_grad_() if t.is_floating_point() else t
-        for t in subject.tensors(plain, subject.inputs())
-    ]
-    torch.library.opcheck(forward, tuple(tensors))
+    torch.library.opcheck(forward, tuple(differentiable_tensors(subject, plain)))
 
 
 @check
@@ -76,18 +72,30 @@ def check_operator_gradients(subject):
     expected = gradients(plain, subject.inputs())
     if not expected:
         raise NotCheckableError("no gradient flows through the module")
-    state = dict(plain.named_parameters())
-    order = [name for name in subject.part.STATE_NAMES if name in state]
+    state = [name for name, each in plain.named_parameters() if each.requires_grad]
     for function in (as_module, torch.compile(as_module, fullgraph=True, backend="aot_eager")):
-        tensors = [t.clone() for t in subject.tensors(plain, subject.inputs())]
-        for tensor in tensors:
-            tensor.requires_grad_(tensor.is_floating_point())
+        tensors = differentiable_tensors(subject, plain)
         inputs = tensors[: len(tensors) - len(subject.part.STATE_NAMES)]
         outputs = [t for t in tensors_of(function(*tensors)) if t.is_floating_point()]
         wanted = [t for t in inputs if t.requires_grad]
         given = dict(zip(subject.part.STATE_NAMES, tensors[len(inputs) :]))
-        wanted += [given[name] for name in state if name in order]
+        wanted += [given[name] for name in state if name in given]
         require_close(differentiate(outputs, wanted), expected)
+
+
+def differentiable_tensors(subject, plain):
+    """Return the operator's arguments; those require a gradient that do in the original.
+
+    Inputs, and the module's parameters that are trained: a buffer such as a running mean has no
+    derivative.
+    """
+    trained = {name for name, each in plain.named_parameters() if each.requires_grad}
+    tensors = [t.clone() for t in subject.tensors(plain, subject.inputs())]
+    count = len(tensors) - len(subject.part.STATE_NAMES)
+    names = [None] * count + list(subject.part.STATE_NAMES)
+    for name, tensor in zip(names, tensors):
+        tensor.requires_grad_(tensor.is_floating_point() and (name is None or name in trained))
+    return tensors
 
 
 # --- compilers ---

@@ -52,9 +52,25 @@ def load_parameters(
     with torch.no_grad():
         for name, target in targets.items():
             if target.shape == wanted[name].shape:
-                target.copy_(wanted[name])
+                _laid_out(module, name, target, wanted[name]).copy_(wanted[name])
     loaded = ParametersLoaded(missing=tuple(missing), misshapen=tuple(misshapen)[:NAMES_SHOWN])
     return loaded, places
+
+
+def _laid_out(
+    module: object, name: str, target: torch.Tensor, wanted: torch.Tensor
+) -> torch.Tensor:
+    """Return the module's tensor, in memory as the task's own is, such as channels_last.
+
+    A winner works with the parameters of the model itself, which have these strides.
+    """
+    if target.stride() == wanted.stride() or not isinstance(module, torch.nn.Module):
+        return target
+    owner = dict((*module.named_parameters(), *module.named_buffers())).get(name)
+    if owner is None or owner.data_ptr() != target.data_ptr() or owner.dtype != wanted.dtype:
+        return target
+    owner.data = torch.empty_like(wanted, device=owner.device)
+    return owner.data
 
 
 def state_of(

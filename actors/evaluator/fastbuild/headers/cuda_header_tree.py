@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from actors.evaluator.fastbuild.headers.header_tree import (
+    BINDING_UMBRELLAS,
     NATIVE,
     UMBRELLAS,
     find_between,
@@ -56,5 +57,5 @@ def write_minimal_header(folder: Path) -> None:
     names = re.findall(
         r"^#include <[\w.]+>\n", (NATIVE / "light.h").read_text(encoding="utf-8"), re.MULTILINE
     )
-    for name in (*UMBRELLAS, "torch/extension.h"):
+    for name in (*UMBRELLAS, *BINDING_UMBRELLAS):
         write_file(folder / "bare" / name, "#pragma once\n" + "".join(names))

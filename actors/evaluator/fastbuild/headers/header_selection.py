@@ -64,6 +64,23 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
         ),
     ),
     ("torch/version.h", frozenset(["TORCH_VERSION", "TORCH_VERSION_MAJOR", "TORCH_VERSION_MINOR"])),
+    (
+        "ATen/TensorIterator.h",
+        frozenset(
+            ["GRAIN_SIZE", "TensorIterator", "TensorIteratorBase", "TensorIteratorConfig"],
+        ),
+    ),
+    (
+        "ATen/TensorUtils.h",
+        frozenset(["TensorArg", "TensorGeometryArg", "CheckedFrom", "checkAllSameGPU"]),
+    ),
+    ("ATen/WrapDimUtils.h", frozenset(["maybe_wrap_dim", "maybe_wrap_dims"])),
+    (
+        "ATen/CPUGeneratorImpl.h",
+        frozenset(["CPUGeneratorImpl", "createCPUGenerator", "getDefaultCPUGenerator"]),
+    ),
+    ("ATen/record_function.h", frozenset(["RECORD_FUNCTION", "RecordFunction"])),
+    ("c10/util/FunctionRef.h", frozenset(["function_ref"])),
     ("ATen/ScalarOps.h", frozenset(["scalar_to_tensor", "wrapped_scalar_tensor"])),
     (
         "ATen/ExpandUtils.h",

@@ -30,6 +30,8 @@ UMBRELLAS = (
     "ATen/ATen.h",
     "ATen/Functions.h",
 )
+# The umbrella headers that bring pybind11.
+BINDING_UMBRELLAS = ("torch/extension.h", "torch/python.h")
 PREAMBLE_FILE = "stark/preamble.h"
 # The headers of torch that an added header brings, where they call methods of tensors.
 ADDED_PARTS = {
@@ -327,7 +329,8 @@ def _umbrella_headers(light: Path) -> None:
         "#if defined(STARK_TABLE)\n#include <stark/table.h>\n"
         "#elif defined(STARK_PYBIND)\n#include <stark/pybind.h>\n#endif\n"
     )
-    write_file(light / "torch/extension.h", lead + binding)
+    for name in BINDING_UMBRELLAS:
+        write_file(light / name, lead + binding)
     pybind = ("python_headers.h", "utils/pybind.h", "Exceptions.h")
     write_file(
         light / "stark/pybind.h",

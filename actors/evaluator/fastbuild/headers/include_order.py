@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import structs
 
-from actors.evaluator.fastbuild.headers.header_tree import UMBRELLAS
+from actors.evaluator.fastbuild.headers.header_tree import BINDING_UMBRELLAS, UMBRELLAS
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(\w+)\s*(.*)$", re.MULTILINE)
-_TORCH_HEADERS = frozenset(["torch/extension.h", *UMBRELLAS])
+_TORCH_HEADERS = frozenset([*BINDING_UMBRELLAS, *UMBRELLAS])
 
 
 def includes_torch_first(source: CandidateSource) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
+from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.macro_replay import (
     MacroReplay,
@@ -40,7 +43,7 @@ from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remo
 MOST_HALVES = 8  # of one machine in one toolkit: 6 GB
 UNUSED_S = 30 * 86400.0  # after which another machine's halves are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: halves are not stored on a fuller one
-_WRITTEN_FILE, _HEADERS_FILE = "written.cpp", "headers"
+_WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
 
@@ -101,10 +104,15 @@ class ContinuedHalf:
         """What cudafe++ writes for the preamble."""
         return read_text(self.folder / _WRITTEN_FILE)
 
+    @property
+    def declared(self) -> frozenset[str]:
+        """The names that the preamble declares or defines."""
+        return frozenset(read_text(self.folder / _DECLARED_FILE).split())
+
     def make(self, given: HalfInput, preamble: str, deadline: Deadline) -> bool:
         """Write macros and image for `preamble`; return whether both could be made."""
         command, environment = given.steps.commands[given.half.text], given.steps.environment()
-        files = sorted(_headers_of(preamble, given))
+        files = [*_programs_of(given), *sorted(_headers_of(preamble, given))]
         write_text(self.folder / _HEADERS_FILE, "\n".join([_stamp(files), *files]))
         try:
             text = self.replay.make(command, given.source, environment, deadline)
@@ -112,6 +120,9 @@ class ContinuedHalf:
             return False
         if text != preamble:
             return False
+        lines = (line for line in preamble.splitlines() if not line.startswith("#"))
+        names = names_declared_in("\n".join(lines)) | self.replay.macro_names()
+        write_text(self.folder / _DECLARED_FILE, "\n".join(sorted(names)))
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             file = Path(name, given.steps.output(given.half.text).name)
             write_text(file, preamble.replace(given.source, ANY_SOURCE))
@@ -209,16 +220,27 @@ def _headers_of(preamble: str, given: HalfInput) -> Iterable[str]:
     )
 
 
+def _programs_of(given: HalfInput) -> list[str]:
+    """Return the compilers that read the headers: another one in its place is another half."""
+    settings = given.steps.settings
+    found = []
+    for step in (given.half.text, given.half.parser):
+        named = shlex.split(given.steps.commands[step])[0]
+        path = shutil.which(Template(named).safe_substitute(settings), path=settings.get("PATH"))
+        found.append(os.path.realpath(path) if path else "")
+    return found
+
+
 def _stamp(files: Iterable[str]) -> str:
-    """Return what another content of the files changes."""
-    found: list[tuple[str, int, int]] = []
+    """Return what another content of the files changes, also where their times are put back."""
+    found: list[tuple[str, int, int, int]] = []
     for file in files:
         try:
             status = Path(file).stat()
         except OSError:
-            found.append((file, 0, 0))
+            found.append((file, 0, 0, 0))
         else:
-            found.append((file, status.st_size, status.st_mtime_ns))
+            found.append((file, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return digest(found)
 
 

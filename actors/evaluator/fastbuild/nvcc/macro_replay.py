@@ -89,6 +89,10 @@ class MacroReplay:
         self._write_headers_read_once(files_in(parts[0]), _include_folders(command))
         return parts[0].replace(str(empty), source)
 
+    def macro_names(self) -> frozenset[str]:
+        """Return the names of the macros that the preamble defines."""
+        return frozenset(_DEFINITION.findall(read_text(self.folder / _MACROS_FILE)))
+
     def _write_headers_read_once(self, files: set[str], folders: list[str]) -> None:
         """List the headers with `#pragma once` in `files`; write an empty file for each."""
         once = {

@@ -78,7 +78,7 @@ class CudaCompilation(Value, frozen=True, kw_only=True):
     failed: str = ""  # the step that failed
     ran: CompilerRun | None = None  # the failed step, else the last one
     argv: tuple[str, ...] = ()  # preprocesses the source with the light headers
-    declared: frozenset[str] | None = None  # by these headers, where they are known already
+    declared: frozenset[str] = frozenset()  # by these headers, as far as it is known already
     precompiled: bool = False
 
 
@@ -231,7 +231,7 @@ class _NvccHalves:
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._run, halves))
         for half, result in zip(halves, results, strict=True):
-            if half in self.preambles and result.failed:
+            if half in self.preambles and result.failed and not _is_of_assembly(result):
                 result = self._parse_whole_and_list(half)
             elif half in self.preambles and HOST_HALF not in self.preambles:
                 result = self._parse_whole(half)
@@ -258,9 +258,11 @@ class _NvccHalves:
             stored.append(found)
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._continue_half, stored, inputs))
-        for result in results:
-            if result is None or result.failed:
-                return result
+        for half, result in zip(stored, results, strict=True):
+            if result is None:
+                return None
+            if result.failed:
+                return structs.replace(result, declared=half.declared)
         finished = self._finish(stored[0].written)
         return None if finished.failed else finished
 
@@ -380,6 +382,12 @@ class _NvccHalves:
             if ran.status:
                 return self._failed(name, ran)
         return CudaCompilation(ran=ran, precompiled=header is not None or prefix is None)
+
+
+def _is_of_assembly(result: CudaCompilation) -> bool:
+    """Whether ptxas failed for another reason than a function that the preamble only declared."""
+    output = result.ran.output if result.ran else ""
+    return result.failed.startswith("ptxas") and "Unresolved extern" not in output
 
 
 def _whole(file: Path) -> Path:

@@ -27,7 +27,7 @@ _LOADER = (
     "-Wl,-Ttext-segment=0x100000,-z,norelro,--build-id=none",
 )
 _LOADER_FILE, _WRITER_FILE = "image_loader", "image_writer.so"
-_NOT_LOADED = 97  # the status of a loader that can't load its image
+_CAN_NOT_GO_ON = (96, 97)  # statuses of a parser without its input, of a loader without its image
 
 
 class ParserImage:
@@ -44,7 +44,7 @@ class ParserImage:
             ran = run_compiler(argv, folder, deadline)
         except OSError:  # a disk on which no program may run
             return None
-        return None if ran.status < 0 or ran.status == _NOT_LOADED else ran
+        return None if ran.status < 0 or ran.status in _CAN_NOT_GO_ON else ran
 
     def make(
         self, command: str, text: Path, environment: Mapping[str, str], deadline: Deadline

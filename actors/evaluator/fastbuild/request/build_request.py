@@ -15,7 +15,12 @@ from actors.evaluator.fastbuild.request.build_key import build_variables, digest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, read_commands
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
-from actors.evaluator.fastbuild.request.flag_set import ADDED_FLAGS_VARIABLE, FlagSet, stripped
+from actors.evaluator.fastbuild.request.flag_set import (
+    ADDED_FLAGS_VARIABLE,
+    FlagSet,
+    stripped,
+    without_own_macros,
+)
 from actors.evaluator.fastbuild.request.local_headers import (
     LocalHeadersError,
     with_local_headers,
@@ -117,8 +122,8 @@ class BuildRequest(Value, frozen=True, kw_only=True):
         device = [source for source in self.sources if source.is_cuda]
         host = [source for source in self.sources if not source.is_cuda]
         return FlagSet(
-            cflags=self.cflags,
-            cuda_cflags=self.cuda_cflags,
+            cflags=without_own_macros(self.cflags),
+            cuda_cflags=without_own_macros(self.cuda_cflags),
             with_cuda=self.with_cuda,
             cpp_headers=headers_for_texts([source.whole_code for source in host], device=False),
             cuda_headers=headers_for_texts([source.text for source in device], device=True),

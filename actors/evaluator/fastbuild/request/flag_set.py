@@ -46,6 +46,10 @@ _ORDER_FREE = re.compile(
 )
 _WARNING = re.compile(r"-w|-W(?!p,|l,|a,)[a-z0-9=+-]*|-pedantic|-fdiagnostics-[a-z=-]+")
 _LEVEL = re.compile(r"-O[0-3]")
+# A macro of the candidate's own: g++ itself rejects a precompiled header in which its name occurs.
+_OWN_MACRO = re.compile(
+    r"-D(?!NDEBUG\b|TORCH|PYBIND11|STARK|CUDA|THRUST|CUB|AT_|C10|CAFFE2)[A-Za-z].*"
+)
 
 
 class FlagSet(Value, frozen=True, kw_only=True):
@@ -83,13 +87,18 @@ def stripped(flags: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(flag.strip() for flag in flags if flag.strip())
 
 
+def without_own_macros(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `flags` without those that define a macro which no header of torch names."""
+    return tuple(flag for flag in flags if not _OWN_MACRO.fullmatch(flag))
+
+
 def canonical(flags: list[str]) -> list[str]:
-    """Return `flags` without warnings and with the order-free ones last, in one order.
+    """Return `flags` without warnings and own macros, the order-free ones last, in one order.
 
     The last of several optimisation levels counts, so flags with more than one level keep their
     order.
     """
-    flags = [flag for flag in flags if not _WARNING.fullmatch(flag)]
+    flags = [flag for flag in without_own_macros(tuple(flags)) if not _WARNING.fullmatch(flag)]
     if sum(1 for flag in flags if _LEVEL.fullmatch(flag)) > 1:
         return flags
     order_free = {flag for flag in flags if _ORDER_FREE.fullmatch(flag)}

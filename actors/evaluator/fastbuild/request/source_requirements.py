@@ -10,7 +10,7 @@ import re
 from itertools import islice
 
 from actors.evaluator.fastbuild.request.added_headers import headers_for_texts
-from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped
+from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped, without_own_macros
 
 COMPILE_WORDS = ("cpp_extension", "load_inline")
 _LITERAL = r"[\[(]([^\[\]()]{0,2000})[\])]"
@@ -76,7 +76,7 @@ def _is_with_cuda(call: str, source: str) -> bool:
         return True
     if call.startswith("load_inline"):
         # Without a keyword the CUDA source may be the third argument.
-        return not _CPP.search(call) and "__global__" in source
+        return not _CPP.search(call) and bool(_DEVICE_CODE.search(source))
     return bool(_CUDA.search(source))
 
 
@@ -98,7 +98,8 @@ def _flag_lists(call: str, source: str, argument: str) -> list[tuple[str, ...]]:
             if assignment is None:
                 continue
             text = assignment[1]
-        flags = stripped([single or double for single, double in _STRING.findall(text)])
+        named = [single or double for single, double in _STRING.findall(text)]
+        flags = without_own_macros(stripped(named))
         if flags not in found:
             found.append(flags)
     return found or [()]

@@ -74,7 +74,7 @@ def read_record(folder: Path) -> BuildRecord | None:
 def remarks_of_builds(extensions: Path) -> tuple[str, ...]:
     """Return the compiler's remarks on what was built in the folders of `extensions`.
 
-    A candidate may have written these files: what is no small plain file is left out.
+    A candidate may have written these files: what is not a small plain file is left out.
     """
     try:
         with os.scandir(extensions) as folders:

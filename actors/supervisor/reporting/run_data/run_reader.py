@@ -20,6 +20,7 @@ from actors.supervisor.reporting.run_data.snapshot import (
     AttemptUnderWay,
     DirectiveState,
     NodeView,
+    ReturnedWork,
     Snapshot,
     Spend,
     SpendRow,
@@ -39,6 +40,14 @@ SPEND_QUERY = (
     " CAST(substr(work, instr(work, '/') + 1) AS INTEGER), role, model, sum(usd IS NULL), sum(usd),"
     " count(*), sum(stop = 'lost'), sum(input_tokens), sum(cached_tokens), sum(output_tokens),"
     " sum(seconds) FROM call GROUP BY 1, 2, 3, 4 ORDER BY min(id)"
+)
+MANY_RETURNS = 3  # of one piece of work: fewer are usual where machines come and go
+RETURNED_QUERY = (
+    "SELECT work, count(*), max(ended - granted) FROM lease WHERE outcome = 'returned'"
+    " GROUP BY work HAVING count(*) >= ?"
+)
+RETURN_REASON_QUERY = (
+    "SELECT detail FROM event WHERE what = 'lease returned' AND subject = ? ORDER BY id DESC"
 )
 EDITS_QUERY = (
     "SELECT one.number, one.parent, one.word, one.advice, one.plan, parent.source, one.source,"
@@ -216,6 +225,7 @@ class RunReader:
             answered=sum(row.spend.calls for row in spend if row.model == PERSON),
             tasks=tuple(self._tasks(connection, spend)),
             workers=tuple(_workers(connection)),
+            returned=tuple(_returned(connection)),
         )
 
     def _tasks(
@@ -320,6 +330,13 @@ def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
         # A run of an older version lacks some of these columns; they have defaults.
         fields = {name: row[name] for name in WorkerState.__struct_fields__ if name in row}
         yield msgspec.convert(fields, WorkerState)
+
+
+def _returned(connection: sqlite3.Connection) -> Iterator[ReturnedWork]:
+    for work, times, longest_s in connection.execute(RETURNED_QUERY, (MANY_RETURNS,)).fetchall():
+        (detail,) = connection.execute(RETURN_REASON_QUERY, (work,)).fetchone() or ("",)
+        reason = detail.partition(" ")[2]  # after the worker's incarnation
+        yield ReturnedWork(work=work, times=times, longest_s=longest_s, reason=reason)
 
 
 def _directives(connection: sqlite3.Connection) -> Iterator[DirectiveState]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from protocol.directives import VERBS
+from protocol.messages import STOPPED_EARLY
 from protocol.values import Plan, Reference, Value, Verdict
 
 
@@ -233,6 +234,24 @@ class DirectiveState(Value, frozen=True, kw_only=True):
         return f"{what}{by}: {self.state}{made}{reason}"
 
 
+class ReturnedWork(Value, frozen=True, kw_only=True):
+    """Work that was handed back again and again."""
+
+    work: str
+    times: int
+    longest_s: float  # that a worker had it
+    reason: str = ""  # of the last time
+
+    @property
+    def line(self) -> str:
+        """The work, and why no result comes of it, as one line."""
+        line = f"{self.work}: handed back {self.times} times, after up to {self.longest_s:.0f} s"
+        line += f": {self.reason}" if self.reason else ""
+        if self.reason == STOPPED_EARLY:
+            line += "; its machines have to stay for longer (the wall time of a batch job)"
+        return line
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """The whole run at one moment."""
 
@@ -247,6 +266,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     answered: int = 0  # model calls that a person answered
     tasks: tuple[TaskState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
+    returned: tuple[ReturnedWork, ...] = ()
 
     @property
     def person(self) -> dict[str, int]:

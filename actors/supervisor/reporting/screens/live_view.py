@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import IO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,6 +22,7 @@ from actors.supervisor.reporting.run_data.snapshot import NodeView, Snapshot, Ta
 from actors.supervisor.reporting.run_data.worker_status import WorkerStatus
 from actors.supervisor.reporting.screens import run_progress
 from actors.supervisor.reporting.screens.cursor_guard import CursorGuard
+from actors.supervisor.reporting.screens.terminal_stream import TerminalStream
 from protocol.settings import Settings
 from protocol.values import Outcome
 
@@ -44,6 +46,8 @@ class LiveScreen:
         folder: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        # A terminal that is closed drains the run: it must not end it without results.
+        console.file = cast("IO[str]", TerminalStream(console.file))
         self._console = console
         self._settings = settings
         self._folder = folder

@@ -131,11 +131,14 @@ class PlainScreen:
     def _show_waits(self, workers: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
         """Show once each long wait of a worker, and each long measurement of a reference.
 
-        A worker waits for a model, for permission to ask it, or for a task.
+        A worker waits for a model, for permission to ask it, or for a task; an evaluator for its
+        device, or for room on its disk.
         """
         waiting = {}
         for worker in workers:
-            if worker.activity.startswith("waiting"):
+            if worker.is_quarantined:
+                waiting[worker.slot, "quarantine"] = f"nothing is judged there: {worker.cause}"
+            elif worker.activity.startswith("waiting"):
                 waiting[worker.slot, "waiting"] = worker.activity
             elif worker.activity.startswith("measuring"):
                 waiting[worker.slot, worker.activity] = worker.activity

@@ -1,0 +1,77 @@
+"""A machine without a C++ compiler: no candidate is charged with that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.evaluator.build.build_stage import BuildStage, CompilerMissingError
+from actors.evaluator.ipc.orders import CandidateRaised, Confinement
+from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
+from protocol.values import Outcome
+
+NOT_FOUND = CandidateRaised(
+    kind="RuntimeError", words="c++: not found\nninja: build stopped.", compiling=True
+)
+
+
+class FakeBuilder:
+    """A builder in which the candidate's compilation fails."""
+
+    class output:  # an attribute of the real one
+        @staticmethod
+        def text() -> str:
+            return ""
+
+    def ask(self, *_: object) -> tuple[CandidateRaised]:
+        return (NOT_FOUND,)
+
+    def kill(self) -> None:
+        """Do nothing."""
+
+
+class FakeZygote:
+    """Starts fake builders."""
+
+    pid = 1
+
+    def spawn(self, *_: object, **__: object) -> FakeBuilder:
+        return FakeBuilder()
+
+
+def build_stage(folder: Path) -> BuildStage:
+    zygote: Any = FakeZygote()
+    return BuildStage(
+        zygote, Confinement(folder=str(folder), environment={}), "class ModelNew: ...",
+        device="cpu", store=None, toolkit="", is_cancelled=lambda: False,
+    )  # fmt: skip
+
+
+def test_no_candidate_is_charged_where_there_is_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch node without g++ would make every candidate `compile_failed`; it is unfit instead.
+
+    It is not tried again as a machine that fails now and then is.
+    """
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(CompilerMissingError, match=r"c\+\+ is not on PATH") as raised:
+        build_stage(tmp_path).run(10.0)
+    assert not isinstance(raised.value, JudgeUnavailableError)
+
+
+def test_a_compilers_errors_are_the_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a compiler is there, also one that CXX names, a failed build is a verdict."""
+    compiler = tmp_path / "my-c++"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setenv("CXX", f"{compiler} -pipe")
+    fault = build_stage(tmp_path).run(10.0).fault
+    assert fault is not None
+    assert Outcome.COMPILE_FAILED == fault.outcome

@@ -1,0 +1,158 @@
+"""Laws of error attribution, with the texts of g++ 12, GNU ld and nvcc 13."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.evaluator.fastbuild.error_attribution import CompilerFailure, reason_to_doubt
+from actors.evaluator.fastbuild.headers.toolkit import NAMES_FILE, Toolkit, headers_of_torch
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
+
+SOURCE = """#include <torch/extension.h>
+struct Less { __host__ __device__ bool operator()(const float& a) const { return a < 0; } };
+int shared_name(int v) { return v; }
+void f(at::Tensor x) {
+  thrust::sort(thrust::device, p, p + 4, Less());
+  auto w = copied(v);
+}
+"""
+COPIED = """In file included from /usr/include/c++/12/vector:63,
+                 from /x/main.cu:1:
+/usr/include/c++/12/bits/stl_uninitialized.h: In instantiation of ‘constexpr bool std::__check()’:
+/usr/include/c++/12/bits/stl_vector.h:601:31:   required from ‘std::vector<_Tp, _Alloc>::vector()’
+/x/main.cu:6:12:   required from here
+{file}:90:56: error: static assertion failed: result type must be constructible{rest}
+   90 |       static_assert(is_constructible<_ValueType, _Tp>::value,
+"""
+SORTED = """/cuda/include/cccl/cub/block/merge_sort.cuh(384): error: function "Less::operator()" \
+cannot be called with the given argument list
+            argument types are: ({type}, {type})
+            max_key = compare_op(max_key, keys[item]) ? keys[item] : max_key;
+                      ^
+/x/main.cu(2): note #3322-D: number of parameters of function "Less::operator()" does not match
+          detected during:
+            instantiation of "void cub::Sort(KeyT (&)[ITEMS])" at line 321
+            instantiation of "void cub::Sort(KeyT (&)[ITEMS])" at line 222 of /cuda/agent.cuh
+            instantiation of "void thrust::sort()" at line {line} of {file}
+
+1 error detected in the compilation of "/x/main.cu".
+"""
+TWICE = """/usr/bin/ld: /x/b.o: in function `shared_name(int)':
+b.cpp:(.text+0x0): multiple definition of `{name}'; /x/a.o:a.cpp:(.text+0x0): first defined here
+collect2: error: ld returned 1 exit status
+"""
+UNKNOWN_LIBRARY = """/usr/bin/ld: cannot find -lnotthere: No such file or directory
+collect2: error: ld returned 1 exit status
+"""
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path) -> Toolkit:
+    (tmp_path / NAMES_FILE).write_text(
+        "Tensor sort copied only_in_torch scalar_t AT_DISPATCH_FLOATING_TYPES"
+    )
+    return Toolkit(tmp_path)
+
+
+def doubt(
+    toolkit: Toolkit, phase: str, output: str, *declared: str, text: str = SOURCE
+) -> str | None:
+    failure = CompilerFailure(
+        phase=phase,
+        output=output,
+        source=CandidateSource(path=str(toolkit.folder / "main.cu"), text=text),
+        argv=("false",),  # lists no names
+        declared=frozenset(declared),
+    )
+    return reason_to_doubt(failure, toolkit, Deadline(20.0))
+
+
+@pytest.mark.parametrize(
+    ("phase", "output"),
+    [
+        ("g++", "c++: error: unrecognized command-line option ‘-fno-such’; did you mean ‘-f’?\n"),
+        ("g++", "cc1plus: error: bad value ‘zen9’ for ‘-march=’ switch\n"),
+        ("nvcc", "nvcc fatal   : Unsupported gpu architecture 'sm_42'\n"),
+        ("nvcc", "nvcc fatal   : Unknown option '--no-such'\n"),
+        ("link", UNKNOWN_LIBRARY),
+        ("link", TWICE.format(name="shared_name(int)")),
+        ("link", TWICE.format(name="PyInit_extension")),
+        ("link", TWICE.format(name="mine::S<int>::shared_name(int)")),
+        ("ptxas", "ptxas error   : Entry function 'k' uses too much shared data (0x445c0 bytes)\n"),
+        ("ptxas 2", "ptxas /x/cuda.ptx, line 33; error   : Not a name of any known instruction\n"),
+        ("ptxas", "ptxas fatal   : Unresolved extern function '_Z9elsewheref'\n"),
+    ],
+)
+def test_what_has_nothing_to_do_with_headers_is_the_candidates(
+    phase: str, output: str, toolkit: Toolkit
+) -> None:
+    """torch's own build would say the same, after half a minute."""
+    assert doubt(toolkit, phase, output) is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "output"),
+    [
+        ("nvcc", "nvcc fatal   : Unknown option '--split-compile=0'\n"),
+        ("link", TWICE.format(name="only_in_torch(int)")),
+        ("link", "/usr/bin/ld: a.o: in function `f':\na.cpp: undefined reference to `g()'\n"),
+        ("link", "collect2: fatal error: ld terminated with signal 9 [Killed]\n"),
+        ("ptxas", ""),
+        ("ptxas", "ptxas fatal   : Memory allocation failure\n"),
+        ("g++", "c++: fatal error: Killed signal terminated program cc1plus\n"),
+    ],
+)
+def test_torch_builds_where_the_failure_may_be_of_this_build(
+    phase: str, output: str, toolkit: Toolkit
+) -> None:
+    """An option of ours, a missing definition, a compiler that was killed."""
+    assert doubt(toolkit, phase, output) is not None
+
+
+def test_an_error_in_a_library_is_of_the_line_that_uses_it(toolkit: Toolkit) -> None:
+    """The standard library and CUDA's are the same in both builds."""
+    copied = COPIED.format(file="/usr/include/c++/12/bits/stl_uninitialized.h", rest="")
+    sorted_ = SORTED.format(type="float", line=5, file="/x/main.cu")
+    quoted = SORTED.format(type="float", line=5, file='"/x/main.cu"')
+
+    assert doubt(toolkit, "g++", copied, "Tensor", "sort", "copied") is None
+    assert doubt(toolkit, "cudafe++", sorted_, "Tensor", "sort") is None
+    assert doubt(toolkit, "cudafe++", quoted, "Tensor", "sort") is None
+
+
+def test_torch_builds_where_its_own_types_meet_a_library(toolkit: Toolkit) -> None:
+    """The light headers may lack an operator, a specialisation or a name."""
+    library = "/usr/include/c++/12/bits/stl_uninitialized.h"
+    copied = COPIED.format(file=library, rest=" from ‘at::Tensor’")
+    of_torch = COPIED.format(file=headers_of_torch() / "c10/util/Optional.h", rest="")
+    light = COPIED.format(file=toolkit.folder / "light/stark/common.h", rest="")
+    names = ("Tensor", "sort", "copied")
+
+    assert doubt(toolkit, "g++", copied, *names) is not None
+    assert doubt(toolkit, "g++", of_torch, *names) is not None
+    assert doubt(toolkit, "g++", light, *names) is not None
+    assert doubt(toolkit, "g++", COPIED.format(file=library, rest=""), "Tensor") is not None
+    half = SORTED.format(type="c10::Half", line=5, file="/x/main.cu")
+    assert doubt(toolkit, "cudafe++", half, *names) is not None
+    elsewhere = SORTED.format(type="float", line=5, file="/x/other.cu")
+    assert doubt(toolkit, "cudafe++", elsewhere, *names) is not None
+
+
+def test_a_dispatch_declares_the_type_of_elements(toolkit: Toolkit) -> None:
+    """The macro itself must have been there: without it, no type was declared."""
+    text = (
+        "void f(int x) {\n"
+        '  AT_DISPATCH_FLOATING_TYPES(x, "f", [&] {\n'
+        "    auto p = g<scalar_t>(x);\n\n\n\n"
+        "    scalar_t q = undefined_thing;\n"
+        "  });\n"
+        "}\n"
+    )
+    output = "/x/main.cu:7:18: error: ‘undefined_thing’ was not declared in this scope\n"
+    macro = "AT_DISPATCH_FLOATING_TYPES"
+
+    assert doubt(toolkit, "g++", output, macro, text=text) is None
+    assert doubt(toolkit, "g++", output, text=text) is not None
