@@ -107,7 +107,8 @@ def test_the_referee_decides_inputs_as_the_runner_does(
 
     draws = [[torch.randn(50, 3), torch.randint(0, 9, (7,))] for _draw in range(2)]
     layout = tensor_bytes.layout_of(draws[0])
-    raws = [[tensor_bytes.flat_bytes(each) for each in draw] for draw in draws]
+    one, other = ([tensor_bytes.flat_bytes(each) for each in draw] for draw in draws)
+    raws = one, other
     slots = torch.zeros(4, slot_bytes(layout), dtype=torch.uint8)
     for row, drawn in zip((1, 3), raws, strict=True):
         for begin, raw in zip(offsets(layout, SLOT_ALIGNMENT), drawn, strict=False):
@@ -121,7 +122,8 @@ def test_the_referee_decides_inputs_as_the_runner_does(
             torch.randn(2, dtype=torch.cfloat).conj(),
         ]
         filled = slots.clone()
-        dependent_inputs.DependentInputs(filled.view(-1), 2, is_whole=is_whole).choose(1, output)
+        inputs = dependent_inputs.DependentInputs(filled.view(-1), 2, layout, is_whole=is_whole)
+        inputs.choose(1, output)
         copied = [each.resolve_conj().contiguous() for each in output]
         chosen = dependent_inputs.chosen(layout, raws, copied, is_whole=is_whole)
         begins = offsets(layout, SLOT_ALIGNMENT)
@@ -131,18 +133,21 @@ def test_the_referee_decides_inputs_as_the_runner_does(
     assert len(seen) == (2 if is_whole else 20)
 
 
-def choices(torch: ModuleType, slot: Any, output: Any) -> Any:
-    """Return which bytes of a slot come from the second draw, if an output decides that."""
+def choices(torch: ModuleType, inputs: list[Any], output: Any) -> list[Any]:
+    """Return which bytes of each input come from the second draw, if an output decides that."""
     from actors.evaluator.children import dependent_inputs
+    from actors.evaluator.children.tensors import tensor_bytes
 
-    slots = torch.cat([torch.zeros_like(slot), torch.ones_like(slot)])
-    dependent_inputs.DependentInputs(slots, 1, is_whole=False).choose(0, output)
-    return slots[: len(slot)].view(slot.shape)
+    first, second = (
+        [torch.full((each.nbytes,), draw, dtype=torch.uint8) for each in inputs] for draw in (0, 1)
+    )
+    layout = tensor_bytes.layout_of(inputs)
+    return dependent_inputs.chosen(layout, (first, second), output, is_whole=False)
 
 
 def test_tiny_values_do_not_steer_what_an_output_decides(torch: ModuleType) -> None:
     """A candidate made the sums of all outputs of a block zero, and so knew their inputs."""
-    slot = torch.zeros(512, dtype=torch.uint8)
+    inputs = [torch.randn(128)]
     output = torch.relu(torch.randn(64))
     output[output == 0] = 0.0
     other = output.clone()
@@ -152,20 +157,28 @@ def test_tiny_values_do_not_steer_what_an_output_decides(torch: ModuleType) -> N
     same = other.clone()
     same.view(torch.int32)[first], same.view(torch.int32)[second] = 5, 7
     assert other.view(torch.int32).sum() == same.view(torch.int32).sum()
-    assert not torch.equal(choices(torch, slot, other), choices(torch, slot, same))
+    ((chosen,), (chosen_again,)) = (choices(torch, inputs, each) for each in (other, same))
+    assert not torch.equal(chosen, chosen_again)
 
 
 def test_no_row_of_a_batch_is_known_before_it_is_decided(torch: ModuleType) -> None:
     """Parts that are rows could be computed from both draws, for all calls together."""
-    rows = choices(torch, torch.zeros(32, 512, dtype=torch.uint8), torch.randn(64))
-    assert all(0 < each.sum() < len(each) for each in rows)
+    (chosen,) = choices(torch, [torch.randn(32, 128)], torch.randn(64))
+    assert all(0 < each.sum() < len(each) for each in chosen.view(32, 512))
 
 
-def test_large_slots_are_decided_in_few_words_all_over_them(torch: ModuleType) -> None:
-    """Deciding takes no longer for an input of a megabyte, and no part of it is left out."""
-    chosen = choices(torch, torch.zeros(1 << 20, dtype=torch.uint8), torch.randn(64))
-    assert 0 < chosen.sum() <= 1 << 17
-    assert all(each.any() for each in chosen.split(1 << 16))
+def test_some_of_each_input_is_decided(torch: ModuleType) -> None:
+    """Of a large one words all over it, so deciding is quick; of a small one beside it all."""
+    inputs = [torch.randn(1 << 18), torch.randn(3), torch.randn(64), torch.randn(1 << 18)]
+    seen = [torch.zeros(each.nbytes, dtype=torch.bool) for each in inputs]
+    for _time in range(20):
+        chosen = choices(torch, inputs, torch.randn(64))
+        assert all(each.sum() <= 1 << 16 for each in chosen)
+        for mine, each in zip(seen, chosen, strict=True):
+            mine |= each.bool()
+    assert all(each.any() for large in (seen[0], seen[3]) for each in large.split(1 << 14))
+    assert seen[1].all()
+    assert seen[2].all()
 
 
 class Blocks:

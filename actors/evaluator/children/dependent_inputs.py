@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -28,28 +29,29 @@ PARTS = 32  # of a slot, and bytes of a hash
 # The words of a slot are in its parts in turn: a row of a batch has words of all parts, so it can't
 # be computed before it is known what decides.  No element is in two words.
 WORD = torch.complex128
-# Words that are chosen on a host: of a larger slot evenly spread ones.
-MOST_CHOSEN = 1 << 13
+ROW_BYTES = PARTS * 16
+MOST_ROWS = 128  # of a tensor that are chosen on a host: of a larger one evenly spread ones
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class DependentInputs:
     """The inputs of one block: call c has slot c, which is mixed with slot `calls` + c."""
 
-    def __init__(self, slots: torch.Tensor, calls: int, *, is_whole: bool) -> None:
+    def __init__(self, slots: torch.Tensor, calls: int, layout: Layout, *, is_whole: bool) -> None:
         """`slots`: the bytes of twice as many slots; `is_whole`: a slot has one part."""
         self._calls = calls
         self._is_whole = is_whole
         self._factors = _factors(slots.device)
-        self._rows = [
-            _words(each, is_whole=is_whole) for each in slots.view(2 * calls, -1).unbind()
-        ]
+        rows = slots.view(WORD).view(2 * calls, -1, PARTS)
+        spans = [slice(None)] if is_whole or slots.is_cuda else _chosen_rows(layout)
+        self._rows = [[slot[span] for span in spans] for slot in rows.unbind()]
 
     def choose(self, call: int, before: object) -> None:
         """Write a call's inputs; `before`: the output of the call before it."""
         first, second = self._rows[call], self._rows[self._calls + call]
         is_second = _is_second(before, self._factors, is_whole=self._is_whole)
-        torch.where(is_second, second, first, out=first)
+        for mine, other in zip(first, second, strict=True):
+            torch.where(is_second, other, mine, out=mine)
 
 
 def chosen(
@@ -62,7 +64,7 @@ def chosen(
     """Return the bytes of each tensor of a call's inputs, of those of its two slots."""
     device = next(raw.device for raw in draws[0] if raw.numel())
     slots = torch.cat([_slot_of(layout, raws, device) for raws in draws])
-    DependentInputs(slots, 1, is_whole=is_whole).choose(0, before)
+    DependentInputs(slots, 1, layout, is_whole=is_whole).choose(0, before)
     begins = offsets(layout, SLOT_ALIGNMENT)
     return [slots[at : at + raw.numel()] for at, raw in zip(begins, draws[0], strict=False)]
 
@@ -73,12 +75,18 @@ def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device)
     return slot
 
 
-def _words(slot: torch.Tensor, *, is_whole: bool) -> torch.Tensor:
-    """Return the words of a slot that are chosen, a word of each part in turn."""
-    words = slot.view(WORD).view(-1, PARTS)
-    if is_whole or slot.is_cuda:
-        return words
-    return words[:: max(1, words.numel() // MOST_CHOSEN)]
+def _chosen_rows(layout: Layout) -> list[slice]:
+    """Return the rows of a slot that are chosen: some of each tensor, however small it is."""
+    found: list[slice] = []
+    begins = offsets(layout, SLOT_ALIGNMENT)
+    for begin, end in itertools.pairwise(begins):
+        first, last = begin // ROW_BYTES, -(-end // ROW_BYTES)
+        step = -(-(last - first) // MOST_ROWS)
+        if found and step == found[-1].step == 1:  # a neighbour, chosen at once
+            found[-1] = slice(found[-1].start, last, 1)
+        elif last > first:
+            found.append(slice(first, last, step))
+    return found
 
 
 def _factors(device: torch.device) -> torch.Tensor:

@@ -302,7 +302,7 @@ class Runner:
         with self._block(0 if order.is_empty else order.calls) as outputs:
             memory = self._slot_memories[-1]
             used = memory.bytes[: order.slots * memory.stride]
-            dependent = DependentInputs(used, order.calls, is_whole=order.is_whole)
+            dependent = DependentInputs(used, order.calls, memory.inputs, is_whole=order.is_whole)
             for call in calls:
                 if order.seed is not None:
                     seed_all(order.seed + call)

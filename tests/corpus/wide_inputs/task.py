@@ -1,4 +1,4 @@
-"""The task of the corpus of wide inputs: small steps beside a large input, returned as a view."""
+"""The task of the corpus of wide inputs: small steps beside a large input, part of it returns."""
 
 import torch
 import torch.nn as nn
@@ -12,7 +12,7 @@ class Model(nn.Module):
     def forward(self, x, y):
         for _step in range(24):
             x = torch.tanh(x @ self.weight)
-        return x + y[:64], y.view(200, 300)
+        return x + y[:64], y[:64].view(8, 8)
 
 
 def get_inputs():

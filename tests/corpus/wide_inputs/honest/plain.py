@@ -12,4 +12,4 @@ class ModelNew(nn.Module):
     def forward(self, x, y):
         for _step in range(24):
             x = torch.tanh(x @ self.weight)
-        return x + y[:64], y.view(200, 300)
+        return x + y[:64], y[:64].view(8, 8)
