@@ -297,5 +297,6 @@ def _doubled(batch: Batch) -> Batch:
     return doubled(batch[0]), doubled(batch[1])
 
 
-def _shapes(result: StepResult) -> list[tuple[str, torch.Size]]:
-    return [(place, tensor.shape) for place, tensor in result.places()]
+def _shapes(result: StepResult) -> dict[str, torch.Size]:
+    # Not in order: under autocast gradients come in another one than in float64.
+    return {place: tensor.shape for place, tensor in result.places()}

@@ -10,8 +10,10 @@ import torch
 from planted_winners import bare_winner, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
+from actors.adopt.accuracy import Truth
 from actors.adopt.fit import fit, load_package
 from actors.adopt.model_file import ModelFile
+from actors.adopt.model_state import KeptState
 
 MODEL = """\
 import torch
@@ -115,3 +117,38 @@ def test_a_training_step_under_autocast_has_a_winner_with_backward(tmp_path: Pat
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(compiled(INPUT), plain(INPUT))
     torch._dynamo.reset()
+
+
+DEEP = """\
+import torch
+
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+
+
+def batches():
+    for _ in range(3):
+        yield (torch.randn(4, 8),), {}
+
+
+def step(model, batch):
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(*batch[0]).float().square().mean()
+    loss.backward()
+    return loss
+"""
+
+
+def test_a_training_step_under_autocast_has_a_truth(tmp_path: Path) -> None:
+    """Before: gradients come in another order in float64, and bfloat16's rounding was wrong."""
+    (tmp_path / "deep.py").write_text(DEEP)
+    file = ModelFile(tmp_path / "deep.py")
+    model = file.build()
+    batches = file.batches(3)
+    state = KeptState(model, batches)
+    state.keep()
+    truth = Truth(file, model, batches, state)
+    assert truth.problem == ""
+    assert truth.accuracy(truth.results()).against == "float64"
