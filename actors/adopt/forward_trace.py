@@ -44,6 +44,7 @@ from actors.adopt.traced_values import (
     is_of_torch,
     items_of,
     odd_item,
+    result_text,
     state_of,
     storage_of,
 )
@@ -88,8 +89,7 @@ class ForwardTrace:
     inlined: tuple[str, ...]  # paths of the called submodules whose functions are in the line
     state: Mapping[str, torch.Tensor]  # parameters and buffers of the module
     changed: frozenset[int]  # storages of tensors that are changed in place
-    # Sizes of what submodules returned, which may depend on values.
-    sizes: Mapping[int, tuple[int, ...]]
+    expected: Mapping[int, str]  # what submodules returned, see `result_text`
 
     @property
     def returned(self) -> set[int]:
@@ -151,7 +151,7 @@ class _Tracer(TorchFunctionMode):
         self._order: set[int] = set()  # what every later step follows
         self._last_submodule: int | None = None
         self._changed: set[int] = set()
-        self._sizes: dict[int, tuple[int, ...]] = {}
+        self._expected: dict[int, str] = {}
         self._gradients = torch.is_grad_enabled()
         tensors = list(tensors_of(given))
         for tensor, name in zip(tensors, input_names(forward, given), strict=True):
@@ -326,6 +326,7 @@ class _Tracer(TorchFunctionMode):
     def _hooked(self, path: str, part: torch.nn.Module) -> list[Any]:
         """Hook a submodule that stays a call: outermost, so that its own hooks are inside."""
         open_calls: list[tuple[Words, list[torch.Tensor], ChangedTensors]] = []
+        effects: list[CallEffects] = []  # of a user's module, which runs twice in some calls
 
         def begin(part: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.depth += 1  # first: what is done here is none of the forward
@@ -334,12 +335,16 @@ class _Tracer(TorchFunctionMode):
                 try:
                     words = argument_words(args, kwargs, self._words)
                     open_calls.append((words, given, ChangedTensors(given)))
+                    effects[:] = [] if is_of_torch(part) else [CallEffects(part, ())]
                 except UntranslatableError as error:
                     self._refuse(f"of {path}: {error}")
 
         def end(part: torch.nn.Module, args: Any, output: Any) -> None:
             if self.depth == 1 and open_calls:
                 words, given, changes = open_calls.pop()
+                problem = effects[0].found() if effects else ""
+                if problem:
+                    self._refuse(f"of {path}: {problem}")
                 try:
                     self._note_submodule(path, words, given, changes.found(), output)
                 except UntranslatableError as error:
@@ -364,11 +369,8 @@ class _Tracer(TorchFunctionMode):
         self._changed |= {storage_of(tensor) for tensor in changed}
         kind = StepKind.ORDERED if changed else StepKind.LIBRARY
         text = (path_text(path), *words)
-        first = len(self._steps)
+        self._expected[len(self._steps)] = result_text(output)
         self._add_results(kind, path.rpartition(".")[2], text, given, output, path)
-        if not is_of_torch(self._module.get_submodule(path)):
-            made = [(n, self._steps[n].tensor) for n in range(first, len(self._steps))]
-            self._sizes |= {n: tuple(each.shape) for n, each in made if each is not None}
 
     def _words(self, value: Any) -> Words:
         return value_words(value, self._word_of)
@@ -383,5 +385,5 @@ class _Tracer(TorchFunctionMode):
             inlined=tuple(self._inlined),
             state=self._state,
             changed=frozenset(self._changed),
-            sizes=self._sizes,
+            expected=self._expected,
         )

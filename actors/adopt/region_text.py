@@ -18,6 +18,10 @@ from actors.adopt.region_search import Region, ordered, regions_of
 RESERVED = frozenset(
     [
         "torch",
+        "dataclasses",
+        "expect",
+        "parts_of",
+        "OtherResultError",
         "F",
         "sys",
         "self",
@@ -104,12 +108,13 @@ def split_text(trace: ForwardTrace) -> SplitText:
         else:
             step = trace.steps[unit]
             text = _rendered(step.words, values, path_text, device)
+            expected = trace.expected.get(unit)
             if step.has_result:
                 values[unit] = names.new(step.base)
-                text = f"{values[unit]} = {text}"
-            lines.append(text)
-            if unit in trace.sizes:
-                lines.append(f"expect({values[unit]}, {trace.sizes[unit]})")
+                lines.append(f"{values[unit]} = {text}")
+                lines += [f"expect({values[unit]}, {expected})"] if expected else []
+            else:
+                lines.append(f"expect({text}, {expected})" if expected else text)
     lines.append(f"return {_rendered(trace.result, values, path_text, device)}")
     return SplitText(body=_indented(lines), regions=found, places=places)
 

@@ -28,6 +28,8 @@ class SplitRecord(msgspec.Struct, frozen=True, kw_only=True):
     module: str  # the file with its functions; equal modules have one
     structure: str
     inlined: tuple[str, ...]
+    leaves: tuple[str, ...]
+    state: dict[str, str]
     layouts: tuple[SplitCall, ...]
     regions: dict[str, dict[str, str]]  # region -> name of a tensor -> its path in the module
 
@@ -71,6 +73,8 @@ class SplitFiles:
                     module=self._modules[text],
                     structure=self._structure(module),
                     inlined=split.inlined,
+                    leaves=split.leaves,
+                    state=split.state,
                     layouts=tuple(
                         SplitCall(
                             layout=each.kind.layout,

@@ -23,6 +23,7 @@ from actors.adopt.call_layouts import (
     unsupported,
 )
 from actors.adopt.errors import first_line
+from actors.adopt.fitted_package.site_state import recorded
 from actors.adopt.forward_trace import TracedCall, traced_call
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.region_text import REGION, RegionText, SplitText, region_function, split_text
@@ -47,6 +48,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
     site: str  # the module's path
     inlined: tuple[str, ...]  # paths in the module: their functions are in the text
+    leaves: tuple[str, ...]  # paths in the module of the submodules that stay calls
+    state: dict[str, str]  # of the module while its calls were traced, see `recorded`
     layouts: tuple[SplitLayout, ...]
     regions: dict[str, RegionText]
     places: dict[str, str]  # region -> which library calls are before and after it
@@ -128,6 +131,7 @@ class SplitForward:
         # Why no call is traced.
         self._problem = "the instance has a forward of its own" if self._replaced else ""
         self._traced: dict[CallKind, _TracedKind] = {}
+        self._state: dict[str, str] = {}  # of the module, when its first call was traced
         self._regions: dict[str, RegionModule] = {}
         self._running: dict[CallKind, Callable[..., Any]] = {}
         module.__dict__["forward"] = self
@@ -144,6 +148,11 @@ class SplitForward:
         problem = _problem_of(kind) or self._problem
         if problem:
             self.refused[kind] = problem
+            return self._own(*args, **kwargs)
+        state: dict[str, str] = recorded(self._module)  # type: ignore[no-untyped-call]
+        self._state = self._state or state
+        if state != self._state:
+            self.refused[kind] = "its mode, attributes or tensors differ from call to call"
             return self._own(*args, **kwargs)
         traced = traced_call(self._module, self._own, given, self._leaves)
         try:
@@ -231,7 +240,7 @@ class SplitForward:
             return self._own(*given[0], **given[1])
         try:
             return function(self._module, list(tensors_of(given)), *regions)
-        except function.__globals__["OtherSizeError"]:
+        except function.__globals__["OtherResultError"]:
             return self._own(*given[0], **given[1])
 
     def take_out(self) -> None:
@@ -264,6 +273,8 @@ class SplitForward:
         return Split(
             site=self._site,
             inlined=tuple(inlined),
+            leaves=tuple(sorted(self._leaves)),
+            state=self._state,
             layouts=tuple(layouts),
             regions=regions,
             places=places,
@@ -324,19 +335,40 @@ def forward_names(split: Split) -> list[str]:
 
 
 _BEGINNING = """\
+import dataclasses
 import sys
 
 import torch
 import torch.nn.functional as F
 
 
-class OtherSizeError(Exception):
+class OtherResultError(Exception):
     pass
 
 
-def expect(tensor, size):
-    if tensor.shape != size:
-        raise OtherSizeError
+def expect(value, kind):
+    if isinstance(kind, tuple):
+        fits = isinstance(value, torch.Tensor) and value.layout is torch.strided
+        fits = fits and (value.dtype, value.shape, value.stride(), value.device.type) == kind
+    elif kind is None:
+        fits = value is None
+    else:
+        name, parts = kind
+        fits = type(value).__name__ == name
+        found = parts_of(value) if fits else {}
+        fits = fits and list(found) == list(parts)
+        for key in parts if fits else ():
+            expect(found[key], parts[key])
+    if not fits:
+        raise OtherResultError
+
+
+def parts_of(value):
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
 """
 _FILE = '''"""The forward of {class_name} in parts: regions, and for each layout the rest."""
 

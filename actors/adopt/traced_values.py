@@ -89,6 +89,23 @@ def odd_item(result: Any) -> str:
     return type(result).__name__
 
 
+def result_text(result: Any) -> str:
+    """Return the nesting of a submodule's result and its tensors' layouts, as code."""
+    if result is None:
+        return "None"
+    if isinstance(result, torch.Tensor):
+        size, strides = tuple(result.shape), result.stride()
+        return f"({result.dtype}, {size}, {strides}, {result.device.type!r})"
+    if isinstance(result, dict):
+        held = dict(result)
+    elif isinstance(result, list | tuple):
+        held = dict(enumerate(result))
+    else:
+        held = {each.name: getattr(result, each.name) for each in fields(result)}
+    items = ", ".join(f"{key!r}: {result_text(item)}" for key, item in held.items())
+    return f"[{type(result).__name__!r}, {{{items}}}]"
+
+
 def is_of_torch(module: torch.nn.Module) -> bool:
     """Whether a module is one of torch alone, whose sizes do not depend on values."""
     return type(module).__module__.startswith("torch.nn.modules.") and not list(module.children())

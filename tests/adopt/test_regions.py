@@ -202,11 +202,9 @@ def test_changed_modules_take_the_forward(package: Any, model: nn.Module) -> Non
     call(model)
     assert ["the attribute eps was changed"] == counts(package, model)[2]
     assert ["a submodule was replaced"] == counts(package, model, SITES[2])[2]
-    assert [] == counts(package, model, LAST)[2]
-    model.layers[0] = nn.Identity()  # it is given the gate, too
-    with pytest.raises(TypeError):
-        call(model)
-    assert ["a submodule was replaced"] == counts(package, model, LAST)[2]
+    # The model's forward could have read both.
+    reasons = ["an attribute of a submodule was changed", "a submodule was replaced"]
+    assert reasons == counts(package, model, LAST)[2]
 
 
 def test_a_parameter_that_was_not_there_is_seen(package: Any, model: nn.Module) -> None:
@@ -214,7 +212,7 @@ def test_a_parameter_that_was_not_there_is_seen(package: Any, model: nn.Module) 
     package.fit(model)
     model.layers[0].shift = nn.Parameter(torch.ones(64), requires_grad=False)
     found = call(model)
-    assert (0, 1, ["a parameter was added"]) == counts(package, model)
+    assert (0, 1, ["the parameter shift was added"]) == counts(package, model)
     package.unfit(model)
     assert torch.equal(call(model), found)
 

@@ -14,16 +14,11 @@ import inspect
 import torch
 from torch.nn.modules import module as torch_module
 
-from . import (
-    FittedForward,
-    _own_misfit,
-    structure,
-)
+from . import FittedForward, _device_of, _own_misfit, structure
 from .call_layouts import as_tuples, flat_layout, flat_specs
-from .equal_values import _is_equal
-from .site_state import KEYS, part_of
+from .call_modes import _mode_misfit
+from .site_state import KEYS, SiteState, record_misfit, tied
 
-_PLAIN = (int, float, bool, str, type(None))
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernel runs)"
 
 
@@ -41,6 +36,9 @@ def place_region(model, path, winner, records, splits):
             return "the whole module has a kernel"
         if structure(site) != record["structure"]:
             return "it is not the module that the winner was made for"
+        reason = record_misfit(site, record["state"])
+        if reason:
+            return reason
         placed = splits.get(owner) or SplitForward(site, record)
         splits[owner] = placed
         site.__dict__.update(placed.own())
@@ -63,21 +61,10 @@ class SplitForward(FittedForward):
         self.module = importlib.import_module(f".{record['module']}", __package__)
         self.functions = [getattr(self.module, each["function"]) for each in record["layouts"]]
         inlined = [site, *(site.get_submodule(path) for path in record["inlined"])]
-        self.parts = [part_of(part) for part in inlined]
+        self.state = SiteState(site, record["leaves"], record["state"])
+        self.parts = self.state.parts
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in inlined}]
-        self.plain = _plain_values(site, inlined)
-        self.lists = [
-            (part._modules, dict(part._modules))
-            for part in site.modules()
-            if isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict))
-        ]
-        self.missing = [
-            (store, key)
-            for part in inlined
-            for store in (part._parameters, part._buffers)
-            for key, tensor in store.items()
-            if tensor is None
-        ]
+        self.device = _device_of(self.layouts[0]) or "cpu"
         self.twin, self.ties = self, ()  # there is nothing to construct
         self.known = {}  # name -> the region with its kernel
         self.used = set()  # the names of those that are in use
@@ -121,29 +108,27 @@ class SplitForward(FittedForward):
             reason, tensors, number = self.fitting((args, kwargs))
         reason = reason or _own_misfit(self) or self.misfit(tensors, number)
         if not reason:
+            counts = [(each, each.kernel_calls) for each in self.known.values()]
             try:
                 return self.functions[number](self.site, tensors, *self.called[number])
-            except self.module.OtherSizeError:
-                reason = "a submodule returned another size"
+            except self.module.OtherResultError:
+                reason = "a submodule returned another layout"
+                for each, count in counts:  # they run once more, or their operations do
+                    each.kernel_calls = count
         self.count(reason)
         return self.original(*args, **kwargs)
 
     def misfit(self, tensors, number):
         """Return what else differs from the traced call; "" for nothing."""
-        for own, values, expected in self.plain:
-            if not _is_equal(values(own), expected):
-                return "an attribute of a submodule was changed"
-        if any(modules != expected for modules, expected in self.lists):
-            return "a submodule was replaced"
-        if any(store.get(key) is not None for store, key in self.missing):
-            return "a parameter was added"
+        reason = self.state.misfit() or _mode_misfit(self.device, self.state.default_dtype)
+        if reason:
+            return reason
         if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
             return "hooks of all modules are registered"
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             return "autocast is on"
-        first = {}
-        places = tuple(first.setdefault(id(each), place) for place, each in enumerate(tensors))
-        return "" if places == self.same[number] else "other arguments are the same tensor"
+        same = tied(tensors) == self.same[number]
+        return "" if same else "other arguments are the same tensor"
 
     def tie(self):
         """Return why gradients are in the way; the regions have tensors to tie, this has none."""
@@ -176,23 +161,3 @@ class FittedRegion(FittedForward):
     def original(self, *args):
         """Run the region's own code."""
         return self.function(self.site, *args)
-
-
-def _plain_values(site, inlined):
-    """Return the plain attributes of the submodules that stay calls, as they are.
-
-    The forward may have read them.  It is (attributes, a function that returns values, the values).
-    """
-    found = []
-    for part in site.modules():
-        if part in inlined or type(part).__module__.startswith("torch.nn."):
-            continue
-        own = vars(part)
-        names = [key for key, value in own.items() if isinstance(value, _PLAIN) and key[0] != "_"]
-        values = functools.partial(_values, names)
-        found.append((own, values, values(own)))
-    return found
-
-
-def _values(names, own):
-    return [own.get(name) for name in names]
