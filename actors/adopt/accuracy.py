@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,17 +109,28 @@ class Truth:
         return False
 
 
+class _Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one tensor of one batch is from what it should be, relative to its largest value."""
+
+    place: str
+    batch: int
+    own: float  # the original's error
+    fitted: float
+    rounding: float  # what another order of operations may give anyway
+
+
 class _Comparison:
     """The comparison of one fitted model with the original, place by place."""
 
     def __init__(self, *, is_exact: bool) -> None:
         self._is_exact = is_exact
         self._places: list[str] = []
+        self._differences: list[_Difference] = []
+        self._own: dict[str, float] = {}  # of single numbers, by place: the largest of any batch
         self._unequal: dict[str, float] = {}  # outputs of whole numbers: the part that differs
         self._has_floats = False  # a call of the model gave floating-point outputs
         self._later = self._later_seen = 0  # steps with several calls, and those compared
         self._squares: dict[str, list[float]] = {}  # by call: errors squared, own and fitted
-        self._worst = (0.0, 0.0, 0.0)  # part of what is allowed, the original's error, the fitted's
         self._cosine: float | None = None
         self._rows = LogitRows(is_exact=is_exact)
 
@@ -135,8 +147,10 @@ class _Comparison:
             if place not in others:
                 self._places.append(f"{place} of batch {number} is missing")
                 continue
-            name, is_chosen = f"{place} of batch {number}", place in chosen
-            self._compare(name, values, others[place], references[place], is_chosen=is_chosen)
+            is_chosen = place in chosen
+            self._compare(
+                place, number, values, others[place], references[place], is_chosen=is_chosen
+            )
         self._compare_calls(number, original, fitted, reference)
         for values, other, exact in zip(
             original.scores(), fitted.scores(), reference.scores(), strict=False
@@ -159,7 +173,7 @@ class _Comparison:
         ):
             self._add_squares("first call", one, other, exact)
         for place, (one, other, exact) in later_calls((original, fitted, reference)):
-            self._compare(f"{place} of batch {number}", one, other, exact)
+            self._compare(place, number, one, other, exact)
             self._add_squares(place, one, other, exact)
             seen += 1
         self._later_seen += bool(seen)
@@ -171,6 +185,8 @@ class _Comparison:
         these are as accurate as the original's on average, another number is a near-tie.
         """
         problem = self._rows.problem(OWN_ERRORS, ROUNDINGS)
+        judged = [(0.0, 0.0, 0.0), *map(self._judged, self._differences)]
+        share, own, error = max(judged)  # the largest share of what is allowed
         if not self._are_near_ties():
             self._places += [
                 f"{place}: {part:.2g} of its whole numbers differ"
@@ -178,9 +194,9 @@ class _Comparison:
             ]
         return Accuracy(
             against="float64" if self._is_exact else "the original",
-            original=self._worst[1],
-            fitted=self._worst[2],
-            allowed=self._worst[2] / self._worst[0] if self._worst[0] else 0.0,
+            original=own,
+            fitted=error,
+            allowed=error / share if share else 0.0,
             places=(*self._places, *([problem] if problem else [])),
             unequal=max(self._unequal.values(), default=0.0),
             rows=self._rows.agreement(),
@@ -214,13 +230,14 @@ class _Comparison:
     def _compare(
         self,
         place: str,
+        number: int,
         original: torch.Tensor,
         fitted: torch.Tensor,
         reference: torch.Tensor,
         *,
         is_chosen: bool = False,
     ) -> None:
-        """Compare one tensor.
+        """Compare one tensor of batch `number`.
 
         With float64 an error is a distance from it, else one from the original's own values.
         `is_chosen`: a step chose it by what the model returned, if it is of whole numbers.
@@ -229,18 +246,40 @@ class _Comparison:
         if is_chosen and fitted.shape == original.shape:
             part = _error(fitted, original)
             if part > max(OWN_ERRORS * _error(original, reference), 1e-9):
-                self._unequal[place] = part
+                self._unequal[f"{place} of batch {number}"] = part
             return
         own = _error(original, reference)
         error = _error(fitted, reference if self._is_exact else original)
         if fitted.dtype != original.dtype or fitted.shape != original.shape:
             error = float("inf")
-        allowed = max(OWN_ERRORS * own, self._rounding(original.dtype))
-        self._worst = max(self._worst, (error / allowed, own, error))
-        if not error <= allowed:
-            self._places.append(
-                f"{place}: {error:.2g} of its largest value, at most {allowed:.2g} is allowed"
+        is_single = original.dtype.is_floating_point and original.numel() == 1
+        if is_single and math.isfinite(own):
+            self._own[place] = max(own, self._own.get(place, 0.0))
+        self._differences.append(
+            _Difference(
+                place=place,
+                batch=number,
+                own=own,
+                fitted=error,
+                rounding=self._rounding(original.dtype),
             )
+        )
+
+    def _judged(self, one: _Difference) -> tuple[float, float, float]:
+        """Return the share of what is allowed, the original's error, and the fitted model's.
+
+        The original's error of a single number, such as a loss, is its largest in any batch: in one
+        it is often small by chance.  The largest of many numbers is not, and one batch may have an
+        error of its own, such as another choice of experts.
+        """
+        own = max(one.own, self._own.get(one.place, 0.0))
+        allowed = max(OWN_ERRORS * own, one.rounding)
+        if not one.fitted <= allowed:
+            self._places.append(
+                f"{one.place} of batch {one.batch}: {one.fitted:.2g} of its largest value, at most"
+                f" {allowed:.2g} is allowed"
+            )
+        return one.fitted / allowed, own, one.fitted
 
     def _rounding(self, dtype: torch.dtype) -> float:
         """Return the error that another order of operations may have anyway."""

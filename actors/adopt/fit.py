@@ -231,6 +231,7 @@ def package_texts() -> dict[str, str]:
         "call_layouts.py": own.joinpath("call_layouts.py"),
         "call_modes.py": guard.joinpath("call_modes.py"),
         "equal_values.py": guard.joinpath("equal_values.py"),
+        "site_state.py": own.joinpath("site_state.py"),
         "split_forward.py": own.joinpath("split_forward.py"),
         "__init__.py": own.joinpath("runtime.py"),
     }

@@ -114,7 +114,7 @@ class _TakeStage:
         if self._options.regions:
             self._take_regions(say)
         chosen = (group for group in self._look.groups if group.is_chosen)
-        self._take(asked_for or self._ordered(chosen), say)
+        self._take(asked_for if self._options.patterns else self._ordered(chosen), say)
         self._tasks = [
             msgspec.structs.replace(task, has_parts=self._has_parts(task)) for task in self._tasks
         ]
@@ -187,7 +187,8 @@ class _TakeStage:
             sites = tuple(site for site in group.sites if self._is_asked_for(site))
             if sites:
                 found.append(group.of_sites(sites))
-        if not found:
+        is_forward = self._options.regions and self._is_asked_for("")  # the model's own
+        if not found and not is_forward:
             raise AdoptError(
                 f"--at {self._options.patterns[0]} matches no module that the model calls;"
                 " look.json has their paths"

@@ -17,6 +17,7 @@ from actors.evaluator.build.build_stage import (
     CandidateBuild,
     FinishedBuild,
     log_build,
+    require_compiler,
 )
 from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
@@ -137,6 +138,8 @@ class Evaluation:
         """Go through the stages; return a verdict for anything that the candidate does."""
         try:
             fault = self._run_build(context) or self._check_and_time(context)
+            if fault is not None and fault.is_of_compiler:  # it may compile in a call, too
+                require_compiler(self._build.confinement)
         except DeviceMemoryFullError as error:
             if self._runner is None:
                 raise

@@ -42,6 +42,53 @@ def other_token(row: int) -> torch.Tensor:
     return tokens
 
 
+def losses(*values: float) -> list[StepResult]:
+    return [StepResult(outputs=[torch.tensor(value)]) for value in values]
+
+
+def test_the_originals_error_of_a_loss_is_its_largest_in_any_batch() -> None:
+    """On one number it may be small by chance: an honest kernel was wrong there."""
+    exact, original = losses(1.0, 1.0, 1.0), losses(1.0002, 1.00003, 0.9999)
+    for error, is_right in ((1.6e-4, True), (6e-4, False)):
+        comparison = _Comparison(is_exact=True)
+        fitted = losses(1.0, 1.0 - error, 1.0)
+        for number in range(3):
+            comparison.add(number, original[number], fitted[number], exact[number])
+        found = comparison.result()
+        assert found.is_right == is_right, found
+        assert [place.partition(":")[0] for place in found.places] == (
+            [] if is_right else ["output 0 of batch 1"]
+        )
+        assert abs(found.allowed - 4e-4) < 1e-6
+
+
+def test_another_place_and_a_batch_without_finite_errors_allow_nothing_more() -> None:
+    """Each output has its own error; of an infinite one nothing follows for other batches."""
+    exact = [StepResult(outputs=[torch.tensor(1.0), torch.tensor(1.0)])] * 2
+    original = [
+        StepResult(outputs=[torch.tensor(1.01), torch.tensor(1.0)]),
+        StepResult(outputs=[torch.tensor(1.01), torch.tensor(float("inf"))]),
+    ]
+    fitted = StepResult(outputs=[torch.tensor(1.0), torch.tensor(1.001)])
+    comparison = _Comparison(is_exact=True)
+    for number in range(2):
+        comparison.add(number, original[number], fitted, exact[number])
+    places = comparison.result().places
+    assert [place.partition(":")[0] for place in places] == ["output 1 of batch 0"]
+
+
+def test_many_numbers_are_judged_by_the_originals_error_in_their_own_batch() -> None:
+    """A jump in one batch does not hide a wrong kernel in another one."""
+    jump = LOGITS.clone()
+    jump[0] += 1.0
+    comparison = _Comparison(is_exact=True)
+    for number, original in enumerate((jump, LOGITS)):
+        one, other = (StepResult(outputs=[each]) for each in (original, LOGITS * 1.01))
+        comparison.add(number, one, other, StepResult(outputs=[LOGITS]))
+    places = comparison.result().places
+    assert places[0].startswith("output 0 of batch 1:")
+
+
 def test_a_near_tie_is_not_an_error() -> None:
     """Another token whose logits are right is no reason; behind it that row is not compared."""
     second = LATER.clone()

@@ -66,11 +66,38 @@ def test_thoughts_and_wrappers_are_no_part_of_an_answer(text: str) -> None:
 
 def test_an_answer_that_never_leaves_its_thoughts_is_asked_about() -> None:
     assert "no code" in question(answer(f"<think>\n{SKETCH}"))
+    cut = f"<think>\n## Candidate\n\n```python\n{CANDIDATE}"
+    assert "no code" in question(answer(cut))
+
+
+@pytest.mark.parametrize("sketch", ["Perhaps so:\n", f"{SKETCH}\n", "## Candidate\n```\nx\n```\n"])
+def test_a_whole_file_behind_thoughts_without_an_end_is_read(sketch: str) -> None:
+    """The closing mark was forgotten; what stands before the last file were sketches."""
+    whole = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
+    found = answer(f"<think>\n{sketch}{whole}")
+    assert isinstance(found, Candidate), found
+    assert found == answer(whole)
+
+
+@pytest.mark.parametrize(
+    ("title", "new"),
+    [
+        ("lines 3-5", "    1: 64,\n    2: 128,\n    3: 256,"),
+        ("line 4", "    4: 100,"),
+        ("after line 5", "    6: 1024,\n    7: 2048,"),
+    ],
+)
+def test_entries_by_number_are_no_line_numbers(title: str, new: str) -> None:
+    """The same question came at each retry."""
+    table = "import torch\nSIZES = {\n    1: 128,\n    2: 256,\n    3: 512,\n}\n"
+    found = edited(title, new, f"{table}{CANDIDATE}")
+    assert isinstance(found, Candidate), found
+    assert f"\n{new}\n" in found.source
 
 
 @pytest.mark.parametrize(
     "new",
-    [BODY, f"\n{BODY}"],
+    [BODY, f"\n{BODY}", f"# faster\n{BODY}", f"\n# Two lines\n  # of comments.\n\n{BODY}"],
 )
 def test_decorators_that_an_answer_leaves_out_stay(new: str) -> None:
     """A kernel without `@triton.jit` is none: a function's name names what is under its marks."""
@@ -81,7 +108,7 @@ def test_decorators_that_an_answer_leaves_out_stay(new: str) -> None:
 
 
 def test_decorators_that_an_answer_writes_replace_the_others() -> None:
-    found = edited("function scale", f"@triton.jit\n{BODY}", TRITON)
+    found = edited("function scale", f"# plain\n@triton.jit\n{BODY}", TRITON)
     assert isinstance(found, Candidate), found
     assert "autotune" not in found.source
     assert found.source.count("@triton.jit") == 1
@@ -177,13 +204,26 @@ def test_a_whole_file_that_uses_what_it_leaves_out_is_asked_about() -> None:
         ('TUNE = {"TILE": [(128, 64), (64, 64)]}', "must be a literal"),
         ('TUNE = {"TILE": range(4)}', "must be a literal"),
         ("TUNE = dict(TILE=[1, 2])", "must be a dict literal"),
-        ('TUNE = {"R": [4, 8]}\nflags = [f"-DR={TUNE[\'R\']}"]', "-DR breaks torch's headers"),
-        ('flags = ["-O3", "-DN=4"]', "-DN breaks torch's headers"),
+        ('TUNE = {"R": [4, 8]}\nflags = [f"-DR={TUNE[\'R\']}"]', "-DR= breaks torch's headers"),
+        ('flags = ["-O3", "-DN=4"]', "-DN= breaks torch's headers"),
+        ('flags = "-O3 -DN -lineinfo".split()', "-DN breaks torch's headers"),
     ],
 )
 def test_variants_that_cannot_be_built_are_asked_about(line: str, words: str) -> None:
     """Before a builder's time is spent on them."""
     assert words in candidate_problem(f"{line}\n{CANDIDATE}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# was -DN=4, or '-DN=4', before",
+        'SOURCE = """\n// nvcc -DK=3 gives the same\n"""',
+        'flags = ["-DROWS=4", "-DNDEBUG"]',
+    ],
+)
+def test_flags_that_only_comments_tell_of_are_no_flags(line: str) -> None:
+    assert not candidate_problem(f"{line}\n{CANDIDATE}")
 
 
 def test_edits_beside_each_other_are_both_applied() -> None:

@@ -132,6 +132,25 @@ def test_a_parameter_has_the_strides_of_the_task_s_own() -> None:
     assert torch.equal(parameter, wanted["0.weight"])
 
 
+class Packed(nn.Module):
+    """Multiplies by a matrix that it packed, and has it under the task's name, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed = torch.randn(8, 6).t().contiguous()
+        self.weight = nn.Parameter(self.packed.t())
+
+
+def test_an_order_in_memory_that_a_candidate_chose_stays() -> None:
+    """The parameter got new memory, and what shared the old kept its first values: `wrong`."""
+    first = {"weight": seeded(Packed).weight.detach().contiguous()}
+    wanted = {"weight": torch.randn(8, 6)}
+    module = seeded(Packed)
+    parameter_loading.load_parameters(module, wanted, first)
+    assert torch.equal(module.weight, wanted["weight"])
+    assert torch.equal(module.packed, wanted["weight"].t())
+
+
 def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:
     """No other tensor of the candidate takes its place."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}

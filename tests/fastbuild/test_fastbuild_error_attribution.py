@@ -77,6 +77,13 @@ def doubt(
         ("g++", "cc1plus: error: bad value ‘zen9’ for ‘-march=’ switch\n"),
         ("nvcc", "nvcc fatal   : Unsupported gpu architecture 'sm_42'\n"),
         ("nvcc", "nvcc fatal   : Unknown option '--no-such'\n"),
+        ("nvcc", "nvcc fatal   : Value 'c++99' is not defined for option 'std'\n"),
+        ("nvcc", "nvcc fatal   : argument expected after '-maxrregcount'\n"),
+        ("nvcc", "nvcc fatal   : no argument expected after '--use_fast_math'\n"),
+        ("nvcc", "nvcc fatal   : 'x': expected a number\n"),
+        ("nvcc", "nvcc fatal   : 'maybe': expected true or false\n"),
+        ("nvcc", "nvcc fatal   : 'sm_90' is not in 'keyword=value' format\n"),
+        ("nvcc", "nvcc fatal   : Option '--generate-code code=sm_90', missing architecture\n"),
         ("link", UNKNOWN_LIBRARY),
         ("link", TWICE.format(name="shared_name(int)")),
         ("link", TWICE.format(name="PyInit_extension")),
@@ -97,6 +104,9 @@ def test_what_has_nothing_to_do_with_headers_is_the_candidates(
     ("phase", "output"),
     [
         ("nvcc", "nvcc fatal   : Unknown option '--split-compile=0'\n"),
+        ("nvcc", "nvcc fatal   : Memory allocation failure\n"),
+        ("nvcc", "nvcc fatal   : Could not open output file '/tmp/x.ii'\n"),
+        ("nvcc", "nvcc fatal   : Failed to preprocess host compiler properties.\n"),
         ("link", TWICE.format(name="only_in_torch(int)")),
         ("link", "/usr/bin/ld: a.o: in function `f':\na.cpp: undefined reference to `g()'\n"),
         ("link", "collect2: fatal error: ld terminated with signal 9 [Killed]\n"),
@@ -108,7 +118,7 @@ def test_what_has_nothing_to_do_with_headers_is_the_candidates(
 def test_torch_builds_where_the_failure_may_be_of_this_build(
     phase: str, output: str, toolkit: Toolkit
 ) -> None:
-    """An option of ours, a missing definition, a compiler that was killed."""
+    """An option of ours, a missing definition, a compiler that was killed or found no room."""
     assert doubt(toolkit, phase, output) is not None
 
 

@@ -279,4 +279,6 @@ def test_work_that_no_machine_stays_long_enough_for_is_named(tmp_path: Path) -> 
         "gelu/2/confirm: handed back 3 times, after up to 79 s: stopped before it ended; its"
         " machines have to stay for longer (the wall time of a batch job)"
     ) == one.line
+    end_lease(7, "gelu/2/confirm", 95.0, "done")  # each --resume named it again
+    assert () == poll(reader).returned
     reader.close()

@@ -27,10 +27,8 @@ import torch
 from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
 from .call_modes import _mode_misfit
 from .equal_values import _is_equal
+from .site_state import KEYS, OWN, changed_container, parts_of, spec_of
 
-# What a fitted module has of its own; torch.jit.script calls the last one.
-KEYS = ("forward", "__reduce_ex__", "_replicate_for_data_parallel", "__prepare_scriptable__")
-_OWN = frozenset(vars(torch.nn.Module())) | set(KEYS)
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
 _STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
 _ALIGNMENT = 64  # bytes: where a task's tensors begin, so that vector loads may rely on it
@@ -97,7 +95,7 @@ class FittedForward:
         own = self.replaced.get("forward") or type(site).forward.__get__(site)
         self.__signature__ = inspect.signature(own)
         self.start(winner, winner["state"])
-        self.parts = _parts(site)
+        self.parts = parts_of(site)
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in site.modules()}]
 
     def start(self, winner, state):
@@ -110,6 +108,8 @@ class FittedForward:
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = state
+        tensors = [_tensor_of(self.site, path) for path in state.values()]
+        self.specs = [spec_of(tensor) for tensor in tensors]  # in the order of `ties`
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
         self.twin = None
@@ -229,9 +229,12 @@ class FittedForward:
         for store, key, own, attribute in self.ties:
             if store.get(key) is not own[attribute]:
                 return False
-        for part, training, _, names, _, expected in self.parts:
+        for part, training, _, names, _, expected, copies in self.parts:
             if part.training is not training:
                 return False
+            for name, value in copies.items():
+                if getattr(part, name) != value:
+                    return False
             for name, value in zip(names, expected[2:]):
                 if isinstance(value, _TRACED) and getattr(part, name) != value:
                     return False
@@ -254,7 +257,7 @@ class FittedForward:
             owner, _, key = path.rpartition(".")
             part = self.site.get_submodule(owner)
             kind = "_parameters" if key in part._parameters else "_buffers"
-            if key not in getattr(part, kind):
+            if getattr(part, kind).get(key) is None:
                 return f"the parameter {path} was removed"
             ties.append((getattr(part, kind), key, getattr(twin, kind), attribute))
         device = next((store[key].device for store, key, _, _ in ties), None)
@@ -269,11 +272,16 @@ class FittedForward:
     def tie(self):
         """Give the winner the module's tensors, also after they were replaced; return why not."""
         changed = False
-        for store, key, own, attribute in self.ties:
-            if key not in store:
+        for (store, key, own, attribute), (dtype, shape, stride) in zip(self.ties, self.specs):
+            tensor = store.get(key)
+            if tensor is None:
                 return f"the parameter {key} was removed"
-            if own[attribute] is not store[key]:
-                own[attribute] = store[key]
+            if tensor.dtype is not dtype or tensor.shape != shape:
+                return f"the parameter {key} has another dtype or shape"
+            if self.is_bare and tensor.stride() != stride:
+                return f"the parameter {key} has other strides"
+            if own[attribute] is not tensor:
+                own[attribute] = tensor
                 changed = True
         if changed and self.guard is not None:
             self.guard.unbind()
@@ -350,20 +358,10 @@ def structure(module):
     return hashlib.sha256("\n".join([repr(module), *tensors, *sources]).encode()).hexdigest()
 
 
-def _parts(site):
-    """Return what of a module and its submodules must stay: a tuple for each of them.
-
-    It is (part, training, its submodules, names of its attributes, a function that returns their
-    values, the values).
-    """
-    found = []
-    for part in site.modules():
-        names = [key for key in vars(part) if key not in _OWN]
-        # One call for all of them, for it runs at every call; twice, so that it is always a tuple.
-        values = operator.itemgetter("training", "training", *names)
-        children = dict(part._modules)
-        found.append((part, part.training, children, names, values, values(vars(part))))
-    return found
+def _tensor_of(site, path):
+    """Return a parameter or buffer by its path."""
+    owner, _, key = path.rpartition(".")
+    return getattr(site.get_submodule(owner), key)
 
 
 def _device_of(layout):
@@ -394,7 +392,8 @@ def _own_misfit(self):
     """Return what of the module is not as when it was fitted; "" for nothing."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a transformation of torch.func is active"
-    for number, (part, training, children, names, values, expected) in enumerate(self.parts):
+    for number, entry in enumerate(self.parts):
+        part, training, children, names, values, expected, copies = entry
         own = vars(part)
         if part is not self.site and (
             own["_forward_hooks"]
@@ -409,9 +408,12 @@ def _own_misfit(self):
             if part.training is not training:
                 return "the module is in another mode (training or evaluation)"
             for key, value in zip(names, expected[2:]):
-                if not _is_equal(own.get(key, _OWN), value):
+                if key not in copies and not _is_equal(own.get(key, OWN), value):
                     return f"the attribute {key} was changed"
-            self.parts[number] = (part, training, children, names, values, values(own))
+            self.parts[number] = (*entry[:5], values(own), copies)
+        changed = copies and changed_container(own, copies)
+        if changed:
+            return f"the attribute {changed} was changed"
     for kind, forward in self.forwards:
         if kind.forward is not forward:
             return f"the forward of the class {kind.__name__} was replaced"

@@ -15,17 +15,13 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from . import (
-    KEYS,
     FittedForward,
-    _constant_misfit,
-    _fitted,
-    _numbers,
     _own_misfit,
-    _parts,
     structure,
 )
 from .call_layouts import as_tuples, flat_layout, flat_specs
 from .equal_values import _is_equal
+from .site_state import KEYS, part_of
 
 _PLAIN = (int, float, bool, str, type(None))
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernel runs)"
@@ -67,7 +63,7 @@ class SplitForward(FittedForward):
         self.module = importlib.import_module(f".{record['module']}", __package__)
         self.functions = [getattr(self.module, each["function"]) for each in record["layouts"]]
         inlined = [site, *(site.get_submodule(path) for path in record["inlined"])]
-        self.parts = [each for part in inlined for each in _parts(part)[:1]]
+        self.parts = [part_of(part) for part in inlined]
         self.forwards = [(kind, kind.forward) for kind in {type(part) for part in inlined}]
         self.plain = _plain_values(site, inlined)
         self.lists = [
@@ -86,9 +82,6 @@ class SplitForward(FittedForward):
         self.known = {}  # name -> the region with its kernel
         self.used = set()  # the names of those that are in use
         self.original_calls, self.reasons = 0, {}
-        self.number = next(_numbers)
-        _fitted[self.number] = self
-        self.constant_misfit = _constant_misfit(self.number)
         self.called = []
         self.use()
 
@@ -118,7 +111,9 @@ class SplitForward(FittedForward):
 
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
-            return self.traced(args, kwargs)
+            return self.original(
+                *args, **kwargs
+            )  # most of what `misfit` compares is no guard there
         number = -1 if kwargs else flat_layout(args, self.flat, torch.is_grad_enabled())
         if number >= 0:
             reason, tensors = "", args
@@ -149,16 +144,6 @@ class SplitForward(FittedForward):
         first = {}
         places = tuple(first.setdefault(id(each), place) for place, each in enumerate(tensors))
         return "" if places == self.same[number] else "other arguments are the same tensor"
-
-    def traced(self, args, kwargs):
-        """What a compiler sees: the parts with the kernels' operators, or the module's forward."""
-        reason, tensors, number = self.fitting((args, kwargs))
-        is_plain = not reason and self.same[number] == tuple(range(len(tensors)))
-        if not is_plain or torch.compiler.is_exporting():
-            return self.original(*args, **kwargs)
-        if self.constant_misfit() or not self.is_as_traced():
-            return self.original(*args, **kwargs)
-        return self.functions[number](self.site, tensors, *self.called[number])
 
     def tie(self):
         """Return why gradients are in the way; the regions have tensors to tie, this has none."""

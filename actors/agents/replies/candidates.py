@@ -7,6 +7,7 @@ right, the evaluator finds out.
 
 from __future__ import annotations
 
+import ast
 import re
 
 from actors.agents.replies import python_source
@@ -23,7 +24,7 @@ from protocol.values import Candidate, Plan
 # The names of macros: in a compiler's flags, defined in the text, and in a space of variants.
 TUNE = re.compile(r"^TUNE\b[^=\n]*=\s*\{([^}]*)\}", re.MULTILINE)
 TUNED_NAME = re.compile(r"""["'](\w+)["']\s*:""")
-SHORT_MACRO = re.compile(r"-D[ ]?([A-Za-z])(?:=|[\"'])")  # its name stands in torch's headers
+SHORT_MACRO = re.compile(r"(?<!\S)-D[ ]?[A-Za-z](?:=|(?!\S))")  # its name: in torch's headers
 MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
 INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
@@ -104,16 +105,22 @@ def candidate_problem(source: str) -> str:
         return "the code defines no class ModelNew"
     if "" in python_source.imported_modules(source):
         return "the code imports from beside itself (from . import …): put all of it into one file"
-    return unexpanded_macro(source) or _short_macro(source) or _broken_space(source)
+    return unexpanded_macro(source) or _short_macro(module) or _broken_space(source)
 
 
-def _short_macro(source: str) -> str:
+def _short_macro(module: ast.Module) -> str:
     """Return what is wrong where a flag makes a macro of one letter; else "".
 
-    Torch's headers have templates whose parameters are called so.
+    Torch's headers have templates whose parameters are called so.  A string of flags begins with
+    one; comments and compiled code may tell of others.
     """
-    found = SHORT_MACRO.search(source)
-    return f"the flag -D{found[1]} breaks torch's headers: use a longer name" if found else ""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            flags = node.value.lstrip()
+            found = SHORT_MACRO.search(flags) if flags.startswith("-") else None
+            if found:
+                return f"the flag {found[0]} breaks torch's headers: use a longer name"
+    return ""
 
 
 def _broken_space(source: str) -> str:

@@ -60,7 +60,9 @@ def has_numbers(lines: Sequence[str], first: int, last: int, shown: ShownLines) 
     """Whether new lines for [first, last] have the numbers of the shown lines before them."""
     found = [_NUMBERED.match(line) for line in lines if line.strip()]
     near = range(first - 1, last + len(lines) + 2)
-    counted = [_COUNTED.match(line) for line in lines if line.strip()]
+    there = shown.lines[first - 1 : last] or shown.lines[max(first - 2, 0) : first]
+    has_own = any(map(_COUNTED.match, there))  # as the entries of a dict by number
+    counted = [_COUNTED.match(line) for line in lines if line.strip() and not has_own]
     counts = [int(one["number"]) for one in counted if one]
     is_counted = len(counts) == len(counted) and counts == sorted({*counts})
     if counts and is_counted and (counts[0] == 1 < len(counts) or counts[0] in near):

@@ -123,9 +123,10 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
 def _after_decorators(first: int, last: int, lines: Sequence[str], shown: ShownLines) -> int:
     """Return where a named definition begins whose new lines leave its decorators out.
 
-    Those stay: who wants other ones writes these.
+    Those stay: who wants other ones writes these.  Comments may stand above its head.
     """
-    new = _HEAD.match(next((line for line in lines if line.strip()), ""))
+    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    new = _HEAD.match(next(code, ""))
     if new is None or not shown.lines[first - 1].lstrip().startswith("@"):
         return first
     heads = ((number, _HEAD.match(shown.lines[number - 1])) for number in range(first, last + 1))

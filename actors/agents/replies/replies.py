@@ -40,11 +40,12 @@ _FENCE = re.compile(rf"(\s*(?:{_LIST_MARK})*)(`{{3,}}|~{{3,}})\s*([^`~\s]*)[^`]*
 
 
 # What some models write before their answer; servers may leave the opening mark out.
+_THOUGHTS = r"\s*<(?P<name>think|thinking|thought|reasoning|scratchpad)>"
 _THINKING = re.compile(
-    r"\s*<(?P<name>think|thinking|thought|reasoning|scratchpad)>"
-    r"(?:.*?</(?P=name)>|.*)|.*?^[ \t]*</think(?:ing)?>[ \t]*$",
+    rf"{_THOUGHTS}.*?</(?P=name)>|.*?^[ \t]*</think(?:ing)?>[ \t]*$",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+_OPEN_THINKING = re.compile(_THOUGHTS, re.IGNORECASE)
 MARKDOWN = ("markdown", "md")  # languages of a block that holds a whole answer
 
 # Longer lines are text: the patterns take a time that grows faster than their length.
@@ -132,11 +133,25 @@ def parse_reply(text: str) -> Reply:
     has_thoughts = text.lstrip().startswith("<") or "</think" in text.lower()
     thought = _THINKING.match(text) if has_thoughts else None
     reply = _parsed(text[thought.end() :] if thought else text)
+    if has_thoughts and not thought and _OPEN_THINKING.match(text):
+        reply = _last_candidate(reply)
     if any(section.name for section in reply.sections):
         return reply
     blocks = [block for section in reply.sections for block in section.blocks]
     inner = [_parsed(block.code) for block in blocks if block.language in MARKDOWN]
     return next((one for one in inner if any(each.name for each in one.sections)), reply)
+
+
+def _last_candidate(reply: Reply) -> Reply:
+    """Return the last whole file of thoughts that never end, and what follows it.
+
+    Edits and other sections among such thoughts may be sketches.
+    """
+    for number, section in reversed([*enumerate(reply.sections)]):
+        is_whole = section.blocks and all(block.is_closed for block in section.blocks)
+        if section.name == "candidate" and is_whole:
+            return Reply(sections=reply.sections[number:])
+    return _parsed("")
 
 
 def _parsed(text: str) -> Reply:

@@ -211,15 +211,8 @@ class BuildStage:
             stage: Stage = "build" if answer.how == "timed_out" else "import"
             return fault_from_child(answer, stage, output), answer.how == "memory"
         raised = answer[0]
-        if (
-            isinstance(raised, CandidateRaised)
-            and raised.compiling
-            and (name := _missing_compiler())
-        ):
-            raise CompilerMissingError(
-                f"this machine has no C++ compiler ({name} is not on PATH): install one (Debian:"
-                " apt install g++), or set CXX"
-            )
+        if isinstance(raised, CandidateRaised) and raised.compiling:
+            require_compiler(self.confinement)
         # For a GPU, an import may fail only because the builder has no device: the runner tries it
         # again.
         if isinstance(raised, CandidateRaised) and (raised.compiling or self._device == "cpu"):
@@ -227,10 +220,15 @@ class BuildStage:
         return None, False
 
 
-def _missing_compiler() -> str:
-    """Return the C++ compiler that this machine lacks; "" where it has one."""
-    name = (os.environ.get("CXX", "").split() or ["c++"])[0]
-    return "" if shutil.which(name) else name
+def require_compiler(confinement: Confinement) -> None:
+    """Raise `CompilerMissingError` where a candidate's process finds no C++ compiler."""
+    variables = confinement.environment
+    name = (variables.get("CXX", "").split() or ["c++"])[0]
+    if shutil.which(name, path=variables.get("PATH", os.defpath)) is None:
+        raise CompilerMissingError(
+            f"this machine has no C++ compiler ({name} is not on PATH): install one (Debian:"
+            " apt install g++), or set CXX"
+        )
 
 
 def _build_text(source: str, modules: Mapping[str, str]) -> str:

@@ -36,9 +36,13 @@ LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
 _PTXAS_ERROR = re.compile(r"^ptxas .*\b(?:error|fatal)\b(?!.*[Mm]emory allocation)", re.MULTILINE)
-# Flags that nvcc or g++ does not take; `--split-compile` may be ours.
+# Flags that nvcc or g++ does not take; `--split-compile` may be ours.  nvcc's other fatal errors
+# may be the machine's: no memory, no room on the disk, a file that can't be opened.
 _REJECTED_FLAG = re.compile(
     r"\A(?:nvcc warning[^\n]*\n)*(?:nvcc fatal +: (?!.*split-compile)"
+    r"(?:Unknown option|Unsupported gpu architecture|Incompatible code generation"
+    r"|redefinition of argument|(?:no )?argument expected|Option '.*', missing"
+    r"|'.*': expected |'.*' is not in 'keyword=value'|Value '.*' is not defined for option)"
     r"|(?:cc1plus|(?:\S*/)?(?:c\+\+|g\+\+|gcc)(?:-\d+)?): (?:fatal )?error: "
     r"(?:unrecognized|bad value|missing argument|argument to))"
 )

@@ -54,6 +54,11 @@ class CandidateFault(Value, frozen=True, kw_only=True):
     accusation: Accusation | None = None  # of a rejection while it was timed
     difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
+    @property
+    def is_of_compiler(self) -> bool:
+        """Whether an extension could not be built, at whatever stage."""
+        return self.outcome is Outcome.COMPILE_FAILED and self.stage == "build"
+
 
 def wrong_result(
     reason: str,

@@ -63,9 +63,11 @@ def _laid_out(
 ) -> torch.Tensor:
     """Return the module's tensor, in memory as the task's own is, such as channels_last.
 
-    A winner works with the parameters of the model itself, which have these strides.
+    A winner works with the parameters of the model itself, which have these strides.  An order
+    that the candidate chose stays: other tensors of its own may share that memory.
     """
-    if target.stride() == wanted.stride() or not isinstance(module, torch.nn.Module):
+    is_chosen = wanted.is_contiguous() or not target.is_contiguous()
+    if is_chosen or not isinstance(module, torch.nn.Module):
         return target
     owner = dict((*module.named_parameters(), *module.named_buffers())).get(name)
     if owner is None or owner.data_ptr() != target.data_ptr() or owner.dtype != wanted.dtype:

@@ -44,7 +44,8 @@ SPEND_QUERY = (
 MANY_RETURNS = 3  # of one piece of work: fewer are usual where machines come and go
 RETURNED_QUERY = (
     "SELECT work, count(*), max(ended - granted) FROM lease WHERE outcome = 'returned'"
-    " GROUP BY work HAVING count(*) >= ?"
+    " GROUP BY work HAVING count(*) >= ? AND NOT EXISTS"
+    " (SELECT 1 FROM lease later WHERE later.work = lease.work AND later.outcome = 'done')"
 )
 RETURN_REASON_QUERY = (
     "SELECT detail FROM event WHERE what = 'lease returned' AND subject = ? ORDER BY id DESC"
