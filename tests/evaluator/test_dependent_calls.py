@@ -105,7 +105,10 @@ def test_the_referee_decides_inputs_as_the_runner_does(
     from actors.evaluator.children.tensors import tensor_bytes
     from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, offsets, slot_bytes
 
-    draws = [[torch.randn(50, 3), torch.randint(0, 9, (7,))] for _draw in range(2)]
+    sizes = (50, 3), (300, 100)  # of the larger one a part is decided
+    draws = [
+        [*(torch.randn(size) for size in sizes), torch.randint(0, 9, (7,))] for _draw in range(2)
+    ]
     layout = tensor_bytes.layout_of(draws[0])
     one, other = ([tensor_bytes.flat_bytes(each) for each in draw] for draw in draws)
     raws = one, other
@@ -165,6 +168,15 @@ def test_no_row_of_a_batch_is_known_before_it_is_decided(torch: ModuleType) -> N
     """Parts that are rows could be computed from both draws, for all calls together."""
     (chosen,) = choices(torch, [torch.randn(32, 128)], torch.randn(64))
     assert all(0 < each.sum() < len(each) for each in chosen.view(32, 512))
+
+
+def test_each_row_of_a_large_batch_is_decided(torch: ModuleType) -> None:
+    """Every eighth row was, so seven of eight could be computed for all calls together."""
+    seen = torch.zeros(1024, 512, dtype=torch.bool)
+    for _time in range(20):
+        (chosen,) = choices(torch, [torch.randn(1024, 128)], torch.randn(64))
+        seen |= chosen.view(1024, 512).bool()
+    assert seen.any(dim=1).all()
 
 
 def test_some_of_each_input_is_decided(torch: ModuleType) -> None:

@@ -12,7 +12,7 @@ import torch
 from cuda_samples import PLAIN_CUDA, TASK, TORCH_CPP, TORCH_CUDA, TRITON
 from package_samples import winner_file
 
-from actors.ship.native_build import Request, Target, build_all
+from actors.ship.native_build import LibraryRequest, Target, build_all
 
 pytestmark = pytest.mark.gpu
 TOP = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_a_triton_winner_is_shipped(tmp_path: Path) -> None:
 
 def test_torchs_cuda_api_compiles_against_the_stable_abi(tmp_path: Path) -> None:
     """A launcher with tensors, a guard and the current stream is an operator for any torch."""
-    request = Request(
+    request = LibraryRequest(
         name="fused", cpp_sources=[TORCH_CPP], cuda_sources=[TORCH_CUDA], functions=["fused"]
     )
     capability = torch.cuda.get_device_capability()

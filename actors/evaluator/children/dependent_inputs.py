@@ -17,7 +17,7 @@ import ctypes
 import hashlib
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -30,7 +30,7 @@ PARTS = 32  # of a slot, and bytes of a hash
 # be computed before it is known what decides.  No element is in two words.
 WORD = torch.complex128
 ROW_BYTES = PARTS * 16
-MOST_ROWS = 128  # of a tensor that are chosen on a host: of a larger one evenly spread ones
+MOST_ROWS = 128  # of words of a tensor, chosen on a host: of a larger one evenly spread words
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -42,16 +42,19 @@ class DependentInputs:
         self._calls = calls
         self._is_whole = is_whole
         self._factors = _factors(slots.device)
-        rows = slots.view(WORD).view(2 * calls, -1, PARTS)
-        spans = [slice(None)] if is_whole or slots.is_cuda else _chosen_rows(layout)
-        self._rows = [[slot[span] for span in spans] for slot in rows.unbind()]
+        words = slots.view(WORD).view(2 * calls, -1)
+        spans = [slice(None)] if is_whole or slots.is_cuda else _chosen_words(layout)
+        self._rows = [
+            [rows for span in spans for rows in _in_rows(slot[span])] for slot in words.unbind()
+        ]
 
     def choose(self, call: int, before: object) -> None:
         """Write a call's inputs; `before`: the output of the call before it."""
         first, second = self._rows[call], self._rows[self._calls + call]
         is_second = _is_second(before, self._factors, is_whole=self._is_whole)
         for mine, other in zip(first, second, strict=True):
-            torch.where(is_second, other, mine, out=mine)
+            decided = is_second if mine.dim() > 1 else is_second[: len(mine)]
+            torch.where(decided, other, mine, out=mine)
 
 
 def chosen(
@@ -75,13 +78,25 @@ def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device)
     return slot
 
 
-def _chosen_rows(layout: Layout) -> list[slice]:
-    """Return the rows of a slot that are chosen: some of each tensor, however small it is."""
+def _in_rows(words: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield words in rows of one for each part, and those of the last row that is not full."""
+    full = len(words) // PARTS * PARTS
+    yield words[:full].view(-1, PARTS)
+    if full < len(words):
+        yield words[full:]
+
+
+def _chosen_words(layout: Layout) -> list[slice]:
+    """Return the words of a slot that are chosen: some of each tensor, however small it is.
+
+    An odd step: in a tensor whose rows have a power of two of bytes, an even one would choose at
+    the same place of each row, or in few rows.
+    """
     found: list[slice] = []
     begins = offsets(layout, SLOT_ALIGNMENT)
     for begin, end in itertools.pairwise(begins):
-        first, last = begin // ROW_BYTES, -(-end // ROW_BYTES)
-        step = -(-(last - first) // MOST_ROWS)
+        first, last = begin // ROW_BYTES * PARTS, -(-end // ROW_BYTES) * PARTS
+        step = -(-(last - first) // (MOST_ROWS * PARTS)) | 1
         if found and step == found[-1].step == 1:  # a neighbour, chosen at once
             found[-1] = slice(found[-1].start, last, 1)
         elif last > first:

@@ -23,7 +23,15 @@ NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
 MEASURED_CALLS = 2
 
 
-def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
+def find_updates(task: TaskModule, seed: int, floor: float) -> Nest:
+    """Return the layout of what a call changes, and keep the errors that pass in it."""
+    inputs = task.inputs(seed + 3)  # calls on others have changed the state already
+    updated = _updated_layout(task, inputs, seed)
+    task.state_floors = _state_floors(task, updated.keys, inputs, seed, floor)
+    return updated
+
+
+def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     """Return the layout of what a call changes in the state that candidates get.
 
     What else decides the change (a count in an attribute, the first call of all) leaves a tensor
@@ -44,7 +52,7 @@ def updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     return Nest(kind="dict", keys=tuple(updated), items=items)
 
 
-def state_floors(
+def _state_floors(
     task: TaskModule, names: Sequence[str], inputs: list[object], seed: int, floor: float
 ) -> dict[str, float]:
     """Return the relative error that passes in each tensor that calls change.
@@ -91,48 +99,50 @@ def _after_calls(
     return dict(model.state_dict())
 
 
-def repeat_block(
-    task: TaskModule, order: RepeatBlock, inputs_of: InputsOf, region: int
-) -> Compared | None:
-    """Give the module a candidate's state, and make the calls of a block."""
-    _repeat(task, order, inputs_of, region)
+def repeat_block(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> Compared | None:
+    """Give the module the task's state, as a candidate has it, and make the calls of a block."""
+    begin_state(task, order.names)
+    repeat_calls(task, inputs_of, order.calls, order.seed)
     if not order.is_control:
         return None
     first = {name: task.model.state_dict()[name].clone() for name in order.names}
-    _repeat(task, order, inputs_of, region, is_nudged=True)
+    repeat_nudged(task, order, inputs_of)
     # Asked for again: a call may have put another tensor in a buffer's place.
     return _compared(task, task.model.state_dict(), first)
 
 
-def _repeat(
-    task: TaskModule,
-    order: RepeatBlock,
-    inputs_of: InputsOf,
-    region: int,
-    *,
-    is_nudged: bool = False,
-) -> None:
-    read_state(task, order.names, region, is_nudged=is_nudged)
-    repeat_calls(task, inputs_of, order.calls, order.seed)
+def repeat_nudged(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> None:
+    """Repeat a block with other last digits of the state, before its first call and after it.
+
+    A state of zeros has no last digits before the first call.
+    """
+    begin_state(task, order.names)
+    _nudge(task, order.names)
+    repeat_calls(
+        task, inputs_of, order.calls, order.seed, after_first=lambda: _nudge(task, order.names)
+    )
 
 
-def read_state(
-    task: TaskModule, names: Sequence[str], region: int, *, is_nudged: bool = False
-) -> None:
-    """Give the module a candidate's state; `is_nudged`: with other last digits."""
+def begin_state(task: TaskModule, names: Sequence[str]) -> None:
+    """Give the module these tensors as both sides are given them before each timed block."""
+    set_state(task.model, named_state(task, names))
+
+
+def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Return these tensors of the state that candidates get."""
+    return {name: task.state[name] for name in names}
+
+
+def _nudge(task: TaskModule, names: Sequence[str]) -> None:
     own = task.model.state_dict()
-    layout = tensor_bytes.layout_of({name: own[name] for name in names})
-    with tensor_bytes.open_value(layout, region, task.device) as value:
-        given = dict(zip(names, tensor_bytes.tensors_in(value), strict=True))
-        set_state(
-            task.model, {name: _nudged(each) if is_nudged else each for name, each in given.items()}
-        )
+    set_state(task.model, {name: _nudged(own[name]) for name in names})
 
 
 def _nudged(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with other last digits, towards zero: the largest values stay finite."""
     if not tensor.is_floating_point():
         return tensor
-    return tensor * (1 + max(NUDGE, torch.finfo(tensor.dtype).eps))
+    return tensor * (1 - max(NUDGE, torch.finfo(tensor.dtype).eps))
 
 
 def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:

@@ -62,6 +62,7 @@ from actors.evaluator.ipc.referee_orders import (
     ReplaceContents,
     RestoreContents,
     RestoreParameters,
+    ShareState,
     SlotDrawn,
     StashFromArena,
     StashOutputs,
@@ -110,6 +111,7 @@ class Referee:
             TryInputKind: lambda order, _: self._try_input_kind(order),
             RestoreParameters: lambda order, _: self._task_module.restore(order.names),
             FreshBuffers: lambda _order, _: (Done(), self._buffers()),
+            ShareState: lambda order, _: (Done(), [self._shared_state(order.names)]),
             LendMemory: lambda order, _: (Done(), [self._allocate(order.size)]),
             DrawInputs: lambda order, _: self._draw(order),
             TryMixing: lambda order, _: self._timing_memory.try_mixing(order.seed),
@@ -124,11 +126,11 @@ class Referee:
             StashFromArena: lambda order, _: self._stash_from_arena(order),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
             ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
-            ComputeExpected: lambda order, carried: self._compute_expected(order, carried),
+            ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
-            RepeatBlock: lambda order, carried: module_updates.repeat_block(
-                self._task_module, order, self._timing_memory.inputs_of, carried[0]
+            RepeatBlock: lambda order, _: module_updates.repeat_block(
+                self._task_module, order, self._timing_memory.inputs_of
             ),
             CompareState: lambda order, carried: module_updates.compare_state(
                 self._task_module, order.names, carried[0]
@@ -200,17 +202,12 @@ class Referee:
         task.perturb(inputs, order.seed)
         self._own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
-        updated = module_updates.updated_layout(task, inputs, order.seed)
-        task.state_floors = module_updates.state_floors(
-            task, updated.keys, inputs, order.seed, self._floor
-        )
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
-        is_repeated = steady or task_randomness.is_repeated(task, order.seed)
-        follows_state = not is_repeated and task_randomness.is_repeated(
-            task, order.seed, updated.keys
+        updated = module_updates.find_updates(task, order.seed, self._floor)
+        is_repeated, follows_state = task_randomness.find_repetition(
+            task, order.seed, updated.keys, is_steady=steady
         )
-        task.is_made_anew = not is_repeated and not follows_state
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -246,6 +243,9 @@ class Referee:
     def _buffers(self) -> list[int]:
         task = self._task_module
         return [to_buffer(each, self._allocate) for each in (task.init, task.state, task.first)]
+
+    def _shared_state(self, names: tuple[str, ...]) -> int:
+        return to_buffer(module_updates.named_state(self._task_module, names), self._allocate)
 
     def _find_device(self) -> None:
         if self.device == "cuda" and not torch.cuda.is_available():
@@ -287,12 +287,12 @@ class Referee:
         self._rounds[self._drawn] = ReferenceRound(inputs)
         return self._drawn
 
-    def _compute_expected(self, order: ComputeExpected, carried: list[int]) -> ExpectedLayout:
+    def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
         drawn = self._rounds[order.draw]
         task = self._task_module
         if drawn.eager is None:
             if order.state:
-                module_updates.read_state(task, order.state, carried[0])
+                module_updates.begin_state(task, order.state)
             before, start = InputsBefore(drawn.inputs), self._random_start(order)
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)

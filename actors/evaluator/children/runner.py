@@ -61,6 +61,7 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseChecked,
     ReleaseTensors,
     SetInputs,
+    SetState,
     SlotsMapped,
     StateWritten,
     TakeProfile,
@@ -146,6 +147,7 @@ class Runner:
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
             WriteTensors: lambda order, carried: self._write_tensors(order, carried[0]),
+            SetState: lambda order, carried: self._set_state(order.state, carried[0]),
             WriteState: lambda order, carried: self._write_state(order, carried[0]),
         }
 
@@ -346,6 +348,11 @@ class Runner:
         else:
             value = self._checked_outputs[order.number]
         tensor_bytes.write(value, region, order.limit)
+
+    def _set_state(self, layout: Layout, region: int) -> None:
+        values = tensor_bytes.read(layout, region, self.device)
+        parameter_loading.set_state(self._made, self._places, values)  # type: ignore[arg-type]  # a dict
+        self._synchronize()
 
     def _write_state(self, order: WriteState, region: int) -> StateWritten:
         state = parameter_loading.state_of(self._made, self._places, order.names)

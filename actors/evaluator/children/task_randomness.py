@@ -49,17 +49,30 @@ def is_steady(task: TaskModule, inputs: list[object], seed: int) -> bool:
     return is_steady
 
 
+def find_repetition(
+    task: TaskModule, seed: int, state: Sequence[str], *, is_steady: bool
+) -> tuple[bool, bool]:
+    """Return whether each call can be repeated alone, and if not, whether it follows from `state`.
+
+    Where it doesn't either, the module is made anew for each candidate from now on.
+    """
+    is_alone = is_steady or is_repeated(task, seed)
+    follows_state = not is_alone and is_repeated(task, seed, state)
+    task.is_made_anew = not is_alone and not follows_state
+    return is_alone, follows_state
+
+
 def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     """Whether nothing but inputs and random numbers decides what a call returns.
 
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
-    of the module that may decide, too.
+    of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
     """
     model, states = copy.deepcopy(task.model), []
     before = {name: model.state_dict()[name].clone() for name in state}
     first: object = None
     is_same = True
-    for number, drawn in enumerate((seed, seed + 1, seed)):
+    for number, drawn in enumerate((seed + 4, seed + 5, seed + 4)):
         inputs = task.inputs(drawn)  # one draw at a time: they may be large
         if number == 2:
             set_state(model, before)
@@ -83,7 +96,14 @@ def set_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Non
             own[name].copy_(value)
 
 
-def repeat_calls(task: TaskModule, inputs_of: InputsOf, calls: int, seed: int | None) -> None:
+def repeat_calls(
+    task: TaskModule,
+    inputs_of: InputsOf,
+    calls: int,
+    seed: int | None,
+    *,
+    after_first: Callable[[], None] | None = None,
+) -> None:
     """Make a block's first calls; `seed`: where their random numbers begin, if they draw any.
 
     Inputs may be drawn for each call; its random numbers follow those of the call before.
@@ -97,6 +117,8 @@ def repeat_calls(task: TaskModule, inputs_of: InputsOf, calls: int, seed: int | 
             if state is not None:
                 state.restore()
             task.call(task.model, inputs)
+            if after_first is not None and not slot:
+                after_first()
 
 
 def random_state_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomState:

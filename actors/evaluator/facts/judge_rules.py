@@ -97,9 +97,10 @@ def _state_lines(updated: Sequence[str]) -> Iterator[str]:
         more = f" and {len(updated) - NAMES_SHOWN} more" if len(updated) > NAMES_SHOWN else ""
         yield (
             f"Each call of Model changes {', '.join(updated[:NAMES_SHOWN])}{more}: each call of "
-            "ModelNew has to change them likewise. They are compared after the checks' calls and "
-            "after some timed blocks, each by the rule for outputs with its own RMS: statistics "
-            "of values in half precision are often off by more."
+            "ModelNew has to change them likewise. Before a timed block both get them as loaded. "
+            "They are compared after the checks' calls and after some timed blocks, each by the "
+            "rule for outputs with its own RMS: statistics of values in half precision are often "
+            "off by more."
         )
 
 

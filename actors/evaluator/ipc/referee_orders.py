@@ -139,6 +139,12 @@ class FreshBuffers(Order, frozen=True, kw_only=True):
     """Pass init inputs, state and constructed state again, in memory that no process has had."""
 
 
+class ShareState(Order, frozen=True, kw_only=True):
+    """Pass these tensors of the state, in memory that no process has had."""
+
+    names: tuple[str, ...]
+
+
 class LendMemory(Order, frozen=True, kw_only=True):
     """Allocate memory for a result.  The answer carries its descriptor."""
 
@@ -246,15 +252,13 @@ class ReleaseTimingMemory(Order, frozen=True, kw_only=True):
 
 
 class ComputeExpected(Order, frozen=True, kw_only=True):
-    """Compute the reference's outputs of a draw.
-
-    Descriptor, where `state` has names: the bytes of these tensors before all those calls.
-    """
+    """Compute the reference's outputs of a draw."""
 
     draw: int
     seed: int
     calls_before: int = 0  # from the seed on: they draw random numbers, too
-    state: tuple[str, ...] = ()  # tensors of the module that decide outputs
+    # Tensors of the module that decide outputs: as candidates get them, before all those calls.
+    state: tuple[str, ...] = ()
 
 
 class ExpectedLayout(Order, frozen=True, kw_only=True):
@@ -281,10 +285,9 @@ class CompareBytes(Order, frozen=True, kw_only=True):
 
 
 class RepeatBlock(Order, frozen=True, kw_only=True):
-    """Begin at this state, and call the task's module on slots 0 … `calls`-1.
+    """Begin at the state that candidates get, and call the task's module on slots 0 … `calls`-1.
 
-    Descriptor: the state's bytes.  `is_control`: answer with how the end differs from that of a
-    begin with other last digits.
+    `is_control`: answer with how the end differs from that of a begin with other last digits.
     """
 
     names: tuple[str, ...]
@@ -329,6 +332,7 @@ ToReferee = (
     | TryMixing
     | RestoreParameters
     | FreshBuffers
+    | ShareState
     | LendMemory
     | DrawInputs
     | PrepareSlots

@@ -157,6 +157,12 @@ class WriteTensors(Order, frozen=True, kw_only=True):
     limit: int = 0  # bytes of the descriptor's memory
 
 
+class SetState(Order, frozen=True, kw_only=True):
+    """Give the module these parameters and buffers.  Descriptor: their bytes."""
+
+    state: Layout  # a dictionary
+
+
 class WriteState(Order, frozen=True, kw_only=True):
     """Write parameters and buffers, by name, to the descriptor; leave out those it has not."""
 
@@ -185,6 +191,7 @@ ToRunner = (
     | CheckRelease
     | CheckDevice
     | WriteTensors
+    | SetState
     | WriteState
     | Exit
 )

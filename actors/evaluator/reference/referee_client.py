@@ -48,6 +48,7 @@ from actors.evaluator.ipc.referee_orders import (
     ReplaceContents,
     RestoreContents,
     RestoreParameters,
+    ShareState,
     SlotDrawn,
     SlotsPrepared,
     StashFromArena,
@@ -62,7 +63,7 @@ from actors.evaluator.ipc.runner_orders import (
     WriteState,
     WriteTensors,
 )
-from actors.evaluator.reference.call_start import BlockBegin, CallStart
+from actors.evaluator.reference.call_start import CallStart
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from protocol.values import Stage, Value
@@ -107,6 +108,10 @@ class RefereeClient:
         """Return init inputs and parameters in memory that no candidate has had."""
         return self._ask(FreshBuffers())[1]
 
+    def share_state(self, names: tuple[str, ...]) -> int:
+        """Return memory with these tensors of the state; the caller closes it."""
+        return self._ask(ShareState(names=names))[1][0]
+
     def restore_parameters(self, names: tuple[str, ...], *, has_changed: bool) -> None:
         """Give the reference these parameters as they were constructed, for one candidate.
 
@@ -133,12 +138,10 @@ class RefereeClient:
     def expected_layout(self, draw: int) -> Layout:
         """Return the layout of a draw's outputs, which are computed now if they were not before."""
         start = self._starts[draw]
-        begin = start.begin
-        state = begin.names if begin else ()
         order = ComputeExpected(
-            draw=draw, seed=start.seed, calls_before=start.calls_before, state=state
+            draw=draw, seed=start.seed, calls_before=start.calls_before, state=start.state
         )
-        expected, _carried = self._ask(order, [begin.memory] if begin else [])
+        expected, _carried = self._ask(order)
         if not isinstance(expected, ExpectedLayout):
             raise self._failure(expected)
         return expected.outputs
@@ -169,19 +172,19 @@ class RefereeClient:
         self._ask(RestoreContents())
 
     def draw_from_slot(
-        self, slot: int, block_seed: int | None = None, begin: BlockBegin | None = None
+        self, slot: int, block_seed: int | None = None, state: tuple[str, ...] = ()
     ) -> SlotDrawn:
         """Make a draw of what was written into a slot.
 
-        `block_seed`: where the random numbers of the calls on the slots before it begin; `begin`:
-        the state before these calls, where that decides outputs.
+        `block_seed`: where the random numbers of the calls on the slots before it begin; `state`:
+        what was given before these calls and decides outputs.
         """
         drawn, _carried = self._ask(DrawFromSlot(slot=slot))
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
         start = CallStart(seed=secrets.randbits(62))
         if block_seed is not None:
-            start = CallStart(seed=block_seed, calls_before=slot, begin=begin)
+            start = CallStart(seed=block_seed, calls_before=slot, state=state)
         self._starts[drawn.draw] = start
         return drawn
 
@@ -272,14 +275,13 @@ class RefereeClient:
     def _is_unsteady(self, draw: int) -> bool:
         """Whether last digits of the state before a block decide what a draw's call returns."""
         start = self._starts[draw]
-        if (begin := start.begin) is None:
+        if not start.state:
             return False
         calls, seed = start.calls_before, start.seed
-        order = RepeatBlock(names=begin.names, calls=calls, seed=seed, is_control=True)
-        return bool(self._control(order, begin.memory).reason)
+        return bool(self._control(RepeatBlock(names=start.state, calls=calls, seed=seed)).reason)
 
-    def _control(self, order: RepeatBlock, before: int) -> Compared:
-        control, _carried = self._ask(order, [before])
+    def _control(self, order: RepeatBlock) -> Compared:
+        control, _carried = self._ask(replace(order, is_control=True))
         if not isinstance(control, Compared):
             raise self._failure(control)
         return control
@@ -350,19 +352,18 @@ class RefereeClient:
             os.close(memory)
 
     def compare_changes(
-        self, names: tuple[str, ...], before: int, after: int, calls: int, seed: int | None
+        self, names: tuple[str, ...], after: int, calls: int, seed: int | None
     ) -> Compared:
-        """Compare a state with what the calls of the last block make of the state `before`.
+        """Compare a state with what the calls of the last block make of the state before it.
 
-        Where other last digits of `before` make another state of it, too, nothing is wrong.
+        Where other last digits of that make another state of it, too, nothing is wrong.
         """
         order = RepeatBlock(names=names, calls=calls, seed=seed)
-        self._ask(order, [before])
+        self._ask(order)
         found = self._compared_state(names, after)
         if not found.reason:
             return found
-        control = self._control(replace(order, is_control=True), before)
-        return Compared() if control.reason else found
+        return Compared() if self._control(order).reason else found
 
     def _compared_state(self, names: tuple[str, ...], memory: int) -> Compared:
         compared, _carried = self._ask(CompareState(names=names), [memory])

@@ -134,13 +134,13 @@ class SlotTransfer:
 
     def timed_block(self, side: Side, calls: int) -> TimedWindow:
         """Return what a block took; some of the candidate's outputs are compared."""
-        self._state_checks.note(side)
+        self._state_checks.give(side)
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(calls)
         window, answer = self._window(side, calls, is_empty=False)
         window = self._state_checks.written_after(side, window)
         if side == "candidate":
-            self._spot_checks.block_begin = self._state_checks.block_begin()
+            self._spot_checks.block_state = self._state_checks.deciding
             self._compare_some(answer, calls)
         else:
             self._spot_checks.note_reference_inputs(calls)
@@ -366,7 +366,7 @@ class SlotTransfer:
         meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
         time.sleep(block_randomization.pause_s(on_host=self._fixture.on_host))
-        self._spot_checks.block_seed, self._spot_checks.block_begin = order.seed, None
+        self._spot_checks.block_seed, self._spot_checks.block_state = order.seed, ()
         is_copied = self._copies_slots and not order.is_empty
         return self._sides.timed_window(
             side,

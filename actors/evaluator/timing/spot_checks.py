@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from actors.evaluator.ipc.layout_checks import Layout, total_bytes
 from actors.evaluator.ipc.referee_orders import SlotDrawn
-from actors.evaluator.reference.call_start import BlockBegin
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
@@ -27,7 +26,7 @@ class SpotChecks:
         self._only: list[int] = []  # the calls that are chosen next
         self._blocks = 0  # of which outputs were chosen
         self.block_seed: int | None = None  # of the block's random numbers, if it draws any
-        self.block_begin: BlockBegin | None = None  # its state, where that decides outputs
+        self.block_state: tuple[str, ...] = ()  # given before it, where that decides outputs
         self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
     def only(self, *calls: int) -> None:
@@ -39,7 +38,7 @@ class SpotChecks:
 
         Of random numbers one: the referee draws those of all calls before it.
         """
-        if not self._fixture.facts.is_repeated and self.block_begin is None:
+        if not self._fixture.facts.is_repeated and not self.block_state:
             return []
         if self._only:
             calls, self._only = self._only, []
@@ -85,7 +84,7 @@ class SpotChecks:
         `only_own`: leave out what the task itself returns in an input's memory.
         """
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
-        if self.block_begin is not None:
+        if self.block_state:
             where += ", which follows the block's calls before it"
         elif self.block_seed is not None:
             where += ", whose random numbers follow those of the block's calls before it"
@@ -93,7 +92,7 @@ class SpotChecks:
         draws = []
         try:
             for number, slot in enumerate(slots):
-                drawn = referee.draw_from_slot(slot, self.block_seed, self.block_begin)
+                drawn = referee.draw_from_slot(slot, self.block_seed, self.block_state)
                 draws.append(drawn.draw)
                 self._require_unchanged_inputs(drawn)
                 if choices:

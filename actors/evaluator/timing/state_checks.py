@@ -1,20 +1,18 @@
 """What timed calls change in the candidate's own state, compared with what the task's calls change.
 
-The candidate is asked for its state before each block, and now and then after it.  The referee
-begins at the first, makes the calls of the block, and compares what it has then with the second.
+Both sides are given the task's state before each block, and asked for theirs after it.  The
+referee begins at the same state, makes the calls of the block, and compares what it has then.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from actors.evaluator.ipc.layout_checks import Plain, difference, total_bytes
-from actors.evaluator.ipc.runner_orders import StateWritten, WriteState
-from actors.evaluator.reference.call_start import BlockBegin
+from actors.evaluator.ipc.layout_checks import Nest, Plain, difference, total_bytes
+from actors.evaluator.ipc.runner_orders import SetState, StateWritten, WriteState
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.net_time import TimedWindow
@@ -22,7 +20,6 @@ from actors.evaluator.timing.sides import CandidateFaultError, Sides
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 
-Moment: TypeAlias = Literal["reference", "before", "after"]  # whose state, and when
 NOTHING = Plain(kind="none")
 
 
@@ -33,12 +30,23 @@ class StateChecks:
         self._fixture = fixture
         self._sides = sides
         self._updated = fixture.facts.updated
-        self._memory: dict[Moment, int] = {}  # descriptors
+        names, state = self._updated.keys, fixture.facts.state
+        known = dict(zip(state.keys, state.items, strict=True)) if isinstance(state, Nest) else {}
+        self._given = Nest(kind="dict", keys=names, items=tuple(known[name] for name in names))
+        # Descriptors, for each side its own: no side can write to what the other one reads.
+        self._begins: dict[Side, int] = {}
+        self._ends: dict[Side, int] = {}
+        # What decides the outputs of a block besides its inputs.
+        self.deciding = names if fixture.facts.follows_state else ()
 
-    def note(self, side: Side) -> None:
-        """Have a side write its state; both do, so that both come to their blocks alike."""
-        if self._updated.items:
-            self._write(side, "before" if side == "candidate" else "reference")
+    def give(self, side: Side) -> None:
+        """Give a side the task's state: a candidate doesn't choose where the referee begins."""
+        if not self._updated.items:
+            return
+        if side not in self._begins:
+            self._begins[side] = self._fixture.referee.share_state(self._updated.keys)
+        with self._sides.running(side):
+            self._sides.ask(side, SetState(state=self._given), [self._begins[side]])
 
     def written_after(self, side: Side, window: TimedWindow) -> TimedWindow:
         """Have a side write its state after a block; return the window with that in its hand-over.
@@ -47,40 +55,29 @@ class StateChecks:
         """
         if not self._updated.items or not self._fixture.on_host:
             return window
-        seconds = self._write(side, "after" if side == "candidate" else "reference")
+        seconds = self._write(side)
         return replace(window, hand_over_s=window.hand_over_s + seconds)
-
-    def block_begin(self) -> BlockBegin | None:
-        """Return the state before the candidate's last block, where that decides its outputs."""
-        if not self._fixture.facts.follows_state:
-            return None
-        return BlockBegin(names=self._updated.keys, memory=self._memory["before"])
 
     def compare(self, calls: int, seed: int | None) -> None:
         """Compare by lot what the block's calls have changed."""
         if not self._updated.items or secrets.randbelow(1000) >= 1000 * POLICY.state_chance:
             return
         if not self._fixture.on_host:
-            self._write("candidate", "after")
-        before, after = self._memory["before"], self._memory["after"]
-        found = self._fixture.referee.compare_changes(
-            self._updated.keys, before, after, calls, seed
-        )
+            self._write("candidate")
+        after = self._ends["candidate"]
+        found = self._fixture.referee.compare_changes(self._updated.keys, after, calls, seed)
         if found.reason:
             reason = f"after {calls} timed calls: {found.reason}"
             raise CandidateFaultError(wrong_result(reason, "time", found.max_error))
 
-    def _write(self, side: Side, moment: Moment) -> float:
-        """Have a side write its state to the memory for it, which the other side never has.
-
-        Return the seconds.
-        """
+    def _write(self, side: Side) -> float:
+        """Have a side write its state; return the seconds."""
         size = total_bytes(self._updated)
-        if moment not in self._memory:
-            self._memory[moment] = self._fixture.referee.lend_memory(size)
+        if side not in self._ends:
+            self._ends[side] = self._fixture.referee.lend_memory(size)
         with self._sides.running(side):
             order = WriteState(names=self._updated.keys, limit=size)
-            seconds, answer = self._sides.ask(side, order, [self._memory[moment]])
+            seconds, answer = self._sides.ask(side, order, [self._ends[side]])
         written = answer.state if isinstance(answer, StateWritten) else NOTHING
         differs = difference(self._updated, written, "state")
         if differs:
@@ -89,5 +86,6 @@ class StateChecks:
 
     def close(self) -> None:
         """Give the memory back."""
-        while self._memory:
-            os.close(self._memory.popitem()[1])
+        for memory in (self._begins, self._ends):
+            while memory:
+                os.close(memory.popitem()[1])

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 
+from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
 NAMES_SHOWN = 50
@@ -92,6 +93,36 @@ def state_of(
     return {
         name: value.detach() for name, value in found.items() if isinstance(value, torch.Tensor)
     }
+
+
+def set_state(
+    module: object, places: Mapping[str, Place], values: Mapping[str, torch.Tensor]
+) -> None:
+    """Copy values into a module's parameters and buffers of these names, as far as it has them.
+
+    A tensor that can't be written to, such as a broadcast, is replaced.
+    """
+    with torch.no_grad():
+        for name, target in state_of(module, places, tuple(values)).items():
+            value = values[name]
+            can_write = not target.is_inference() and tensor_bytes.is_dense(target)
+            if can_write and target.shape == value.shape:
+                target.copy_(value)
+            else:
+                _put(module, places.get(name, name), value.to(target.device))
+
+
+def _put(module: object, place: Place, value: torch.Tensor) -> None:
+    """Put another tensor at a place of a module."""
+    if not isinstance(place, str):
+        setattr(*place, value)
+    elif isinstance(module, torch.nn.Module):
+        owner, _dot, name = place.rpartition(".")
+        parameter = dict(module.named_parameters()).get(place)
+        if parameter is None:
+            setattr(module.get_submodule(owner), name, value)
+        else:
+            parameter.data = value
 
 
 def _find_like(first: torch.Tensor, candidates: Sequence[Placed], *, equal: bool) -> Placed | None:
