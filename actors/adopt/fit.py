@@ -271,10 +271,8 @@ def _write_package(
     sites = []
     for number, winner in enumerate(winners):
         task = by_name[winner.name]
-        module = f"winner_{number}"
-        text = _text(Path(winner.file))
-        if len(task.sites) > 1:
-            text = _for_several_instances(text)
+        module, text = f"winner_{number}", _text(Path(winner.file))
+        text = _for_several_instances(text) if len(task.sites) > 1 else text
         folder.write_text(f"{UNFINISHED}/{module}.py", text)
         sites.append(
             _Site(

@@ -179,6 +179,8 @@ class _Report:
         yield ""
         yield "by itself: the module alone, as its run judged it. in the model: whole steps with"
         yield "this winner only. with those above: whole steps, compared with the winners above."
+        if any(task.place for task in taken.tasks):
+            yield "Under torch.compile a forward with regions is compiled without their kernels."
         yield ""
 
     def _task_row(self, task: TakenTask, own: str, trial: Trial | None) -> str:

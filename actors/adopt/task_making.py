@@ -93,14 +93,12 @@ class TaskMaker:
         names = load_task(text.source, group.name)
         proof = self._prove(names, text, captures, sites)
         cases = [most, *self._more_cases(names, text, calls, sets, sites, most)]
-        name = f"tasks/{group.name}/{group.name}.py"
+        name, count = f"tasks/{group.name}/{group.name}.py", self._steps.count * self._rounds
         self._folder.write_text(name, text.source)
-        self._folder.write_text(
-            f"tasks/{group.name}/cases.toml",
-            cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
-        )
+        table = cases_text(group.name, calls, cases, text.inputs, count)
+        self._folder.write_text(f"tasks/{group.name}/cases.toml", table)
         part = sum(each.us for each in cases) / (calls.us or 1.0) * proof.times.own_part
-        outputs = {each.kind.layout: each.output for each in sets}
+        outputs, own = {each.kind.layout: each.output for each in sets}, group.of_sites(sites)
         return TakenTask(
             name=group.name,
             class_name=group.class_name,
@@ -111,15 +109,15 @@ class TaskMaker:
                 TakenCase(
                     kind=each.kind,
                     output=outputs[each.kind.layout],
-                    calls=each.calls / (self._steps.count * self._rounds),
+                    calls=each.calls / count,
                 )
                 for each in cases
             ),
             inputs=text.inputs,
             state=text.state,
             outputs=text.outputs,
-            share=group.of_sites(sites).share * part,
-            free_share=group.of_sites(sites).free_share * part,
+            share=own.share * part,
+            free_share=own.free_share * part,
             weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
             proof=proof,
             place=group.place,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from actors.adopt.fitted_package.site_state import SiteState, changed_container, recorded
 from actors.adopt.forward_trace import traced_call
 from actors.adopt.region_search import ordered, regions_of
 from actors.adopt.region_text import split_text
@@ -306,6 +307,37 @@ def test_another_size_of_a_submodules_result_takes_the_forward() -> None:
         split_of(module, (many,)).put_in()
         assert torch.equal(plain[0], module(many))
         assert torch.equal(plain[1], module(few))
+
+
+class Counting(nn.Linear):
+    """A submodule that counts its calls."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(input)
+
+
+def test_a_submodule_that_must_not_run_twice_is_refused() -> None:
+    """A call whose submodule returns another layout begins anew, so that its effects would, too."""
+    module = parent_of(residual)
+    module.first = Counting(8, 8)
+    split = split_of(module, (torch.randn(4, 8),))
+    assert ["of first: it changes its own buffers or attributes"] == [*split.refused.values()]
+    assert 3 == module.first.calls
+
+
+def test_containers_that_are_changed_in_place_are_another_module() -> None:
+    """Lists, sets and dicts of plain values are compared by value, nested ones too."""
+    module = parent_of(residual)
+    module.held = {"scales": [0.5, (1, 2)], "names": {"a"}}
+    state = SiteState(module, ("first", "second"), recorded(module))
+    own, copies = vars(module), state.parts[0][-1]
+    assert "" == changed_container(own, copies)
+    module.held["scales"][0] = 3.0
+    assert "held" == changed_container(own, copies)
+    module.held["scales"][0] = 0.5
+    module.held["names"].add("b")
+    assert "held" == changed_container(own, copies)
 
 
 @dataclass

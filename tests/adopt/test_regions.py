@@ -239,6 +239,81 @@ def test_a_compiled_model_runs_its_own_forward(
     assert (0, 0, []) == counts(package, model)
 
 
+def cast_in_place(model: nn.Module) -> None:
+    model.bfloat16().float().layers[0].scale1.data = torch.rand(64, dtype=torch.bfloat16).double()
+
+
+def tie(model: nn.Module) -> None:
+    model.layers[0].scale2 = model.layers[0].scale1
+
+
+CHANGES: list[tuple[Callable[[Any], Any], str]] = [
+    (cast_in_place, "the parameter scale1 has another dtype, layout or device"),
+    (tie, "parameters that were one tensor are not any more, or others are"),
+    (lambda model: setattr(model.layers[0], "scale1", None), "the parameter scale1 was removed"),
+    (lambda model: setattr(model.layers[0], "extra", 1), "an attribute was added"),
+    (
+        lambda model: setattr(model.layers[0].first, "in_features", 1),
+        "an attribute of a submodule was changed",
+    ),
+    (
+        lambda model: model.layers[0].first.train(),
+        "a submodule is in another mode (training or evaluation)",
+    ),
+    (
+        lambda model: model.layers[0].first.register_forward_hook(lambda *given: given[2].double()),
+        "a submodule returned another layout",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), CHANGES)
+def test_after_a_change_the_forward_runs(
+    package: Any, model: nn.Module, change: Callable[[Any], Any], reason: str
+) -> None:
+    """What the trace could have read is not as it was: the module's own forward, and why."""
+    package.fit(model)
+    change(model)
+    block = model.layers[0]
+    found: Any = None
+    try:
+        with torch.no_grad():
+            found = block(INPUT, INPUT.roll(1, -1))
+    except (RuntimeError, TypeError) as error:  # as without kernels
+        found = str(error)
+    assert (0, 1, [reason]) == counts(package, model)
+    package.unfit(model)
+    try:
+        with torch.no_grad():
+            expected: Any = block(INPUT, INPUT.roll(1, -1))
+    except (RuntimeError, TypeError) as error:
+        expected = str(error)
+    assert found == expected if isinstance(found, str) else torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.layers[0].eval().first.train(),
+        lambda model: setattr(model.layers[0].norm1, "eps", 0.5),
+        lambda model: setattr(model.layers[0], "flags", [1]),
+    ],
+)
+def test_another_model_than_the_traced_one_is_not_fitted(
+    package: Any, model: nn.Module, change: Callable[[Any], Any]
+) -> None:
+    """What differs before fit is compared with the model that was traced."""
+    change(model)
+    fitted = package.fit(model, only=[TASK])
+    assert SITES[2:] == sorted(fitted)
+
+
+def test_the_models_own_forward_alone_can_be_asked_for(folder: StageFolder, tmp_path: Path) -> None:
+    """`--regions --at ''` names the model's own forward, which no look lists."""
+    made = looked_at(FILE, tmp_path / "own", 3)
+    assert [("region_1",)] == [task.sites for task in take_quickly(made, "", regions=True).tasks]
+
+
 def test_a_wrong_winner_is_dropped_by_name(folder: StageFolder) -> None:
     """Of two regions of which one has a wrong kernel, the check names that one."""
     source = next(
@@ -259,3 +334,4 @@ def test_a_wrong_winner_is_dropped_by_name(folder: StageFolder) -> None:
     assert (3, 3) == (trials[LAST].kernel_calls, trials[LAST].expected_calls)
     assert 12 == trials[TASK].expected_calls
     assert "layers-region_1 (GluedBlockRegion)" in report_text(folder)
+    assert "a forward with regions is compiled without their kernels" in report_text(folder)
