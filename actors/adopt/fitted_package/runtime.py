@@ -13,12 +13,10 @@ and pickles of the model are as without this package.
 # mypy: ignore-errors
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import itertools
 import json
-import operator
 import weakref
 from pathlib import Path
 
@@ -27,7 +25,18 @@ import torch
 from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
 from .call_modes import _mode_misfit
 from .equal_values import _is_equal
-from .site_state import KEYS, OWN, changed_container, parts_of, spec_of
+from .site_state import (
+    KEYS,
+    OWN,
+    cards_of,
+    changed_container,
+    is_exporting,
+    is_same,
+    parts_of,
+    spec_of,
+    structure,
+    tensor_of,
+)
 
 _TRACED = (int, float, bool, str, torch.dtype, type(None))  # attributes that a compiler compares
 _STOP = "_StopRecomputationError"  # with which torch.utils.checkpoint ends a forward early
@@ -108,7 +117,7 @@ class FittedForward:
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
         self.is_plain = self.results[0][0] == "tensor" and tuple(self.outputs) == (0,)
         self.state = state
-        tensors = [_tensor_of(self.site, path) for path in state.values()]
+        tensors = [tensor_of(self.site, path) for path in state.values()]
         self.specs = [spec_of(tensor) for tensor in tensors]  # in the order of `ties`
         self.module = importlib.import_module(f".{winner['module']}", __name__)
         self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
@@ -211,7 +220,7 @@ class FittedForward:
 
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        if _is_exporting() or self.autocast is not None:
+        if is_exporting() or self.autocast is not None:
             return self.original(*args, **kwargs)
         if self.is_bare and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
@@ -250,7 +259,7 @@ class FittedForward:
 
     def bind(self):
         """Construct the winner around the module's own tensors; return why not, or ""."""
-        with torch.random.fork_rng(_cards(self.site)):
+        with torch.random.fork_rng(cards_of(self.site)):
             twin = self.module.ModelNew()
         ties = []
         for attribute, path in self.state.items():
@@ -342,45 +351,11 @@ def _place(model, path, winner):
     return ""
 
 
-def structure(module):
-    """Return a text that changes with the module's classes, their sources and parameter shapes."""
-    tensors = [
-        f"{name} {tuple(tensor.shape)} {tensor.dtype}"
-        for name, tensor in (*module.named_parameters(), *module.named_buffers())
-    ]
-    sources = []
-    for kind in dict.fromkeys(type(part) for part in module.modules()):
-        try:
-            own = not kind.__module__.startswith("torch.nn.")
-            sources.append(inspect.getsource(kind) if own else kind.__name__)
-        except (OSError, TypeError):
-            sources.append(kind.__qualname__)
-    return hashlib.sha256("\n".join([repr(module), *tensors, *sources]).encode()).hexdigest()
-
-
-def _tensor_of(site, path):
-    """Return a parameter or buffer by its path."""
-    owner, _, key = path.rpartition(".")
-    return getattr(site.get_submodule(owner), key)
-
-
 def _device_of(layout):
     """Return the device of the first tensor in a layout; None without one."""
     if layout[0] == "tensor":
         return layout[4]
     return None if layout[0] == "plain" else next(filter(None, map(_device_of, layout[2])), None)
-
-
-def _is_exporting():
-    """Whether torch.export is at work.
-
-    It is decided while a graph is traced: torch 2.11 takes the function of torch's own for True in
-    all graphs.
-    """
-    return torch.compiler.is_exporting()
-
-
-_is_exporting._dynamo_marked_constant = True
 
 
 def _state_misfit(number):
@@ -404,7 +379,7 @@ def _own_misfit(self):
             return "a submodule has hooks or a forward of its own"
         if own["_modules"] != children:
             return "a submodule was replaced"
-        if not _is_same(values, own, expected):
+        if not is_same(values, own, expected):
             if part.training is not training:
                 return "the module is in another mode (training or evaluation)"
             for key, value in zip(names, expected[2:]):
@@ -427,15 +402,6 @@ def _own_misfit(self):
     return ""
 
 
-def _is_same(values, own, expected):
-    """Whether a module's attributes are the very objects that they were."""
-    try:
-        found = values(own)
-    except KeyError:
-        return False
-    return all(map(operator.is_, found, expected))
-
-
 def _constant_misfit(number):
     """Return a function without arguments for a compiler, which can't pass every number on."""
 
@@ -445,8 +411,3 @@ def _constant_misfit(number):
     # What `torch.compiler.assume_constant_result` sets: it is decided while a graph is traced.
     misfit._dynamo_marked_constant = True
     return misfit
-
-
-def _cards(module):
-    tensors = [*module.parameters(), *module.buffers()]
-    return sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)

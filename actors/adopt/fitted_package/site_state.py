@@ -3,6 +3,7 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import hashlib
 import inspect
 import operator
 
@@ -255,3 +256,51 @@ def _plain_of(store):
 def _spec_on(tensor, device):
     """Return what a tensor of the module has to be on this type of device; None without one."""
     return None if tensor is None else (type(tensor), *spec_of(tensor), device)
+
+
+def structure(module):
+    """Return a text that changes with the module's classes, their sources and parameter shapes."""
+    tensors = [
+        f"{name} {tuple(tensor.shape)} {tensor.dtype}"
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    ]
+    sources = []
+    for kind in dict.fromkeys(type(part) for part in module.modules()):
+        try:
+            own = not kind.__module__.startswith("torch.nn.")
+            sources.append(inspect.getsource(kind) if own else kind.__name__)
+        except (OSError, TypeError):
+            sources.append(kind.__qualname__)
+    return hashlib.sha256("\n".join([repr(module), *tensors, *sources]).encode()).hexdigest()
+
+
+def tensor_of(site, path):
+    """Return a parameter or buffer by its path."""
+    owner, _, key = path.rpartition(".")
+    return getattr(site.get_submodule(owner), key)
+
+
+def is_exporting():
+    """Whether torch.export is at work.
+
+    It is decided while a graph is traced: torch 2.11 takes the function of torch's own for True in
+    all graphs.
+    """
+    return torch.compiler.is_exporting()
+
+
+is_exporting._dynamo_marked_constant = True
+
+
+def is_same(values, own, expected):
+    """Whether a module's attributes are the very objects that they were."""
+    try:
+        found = values(own)
+    except KeyError:
+        return False
+    return all(map(operator.is_, found, expected))
+
+
+def cards_of(module):
+    tensors = [*module.parameters(), *module.buffers()]
+    return sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)
