@@ -350,8 +350,12 @@ class Runner:
         tensor_bytes.write(value, region, order.limit)
 
     def _set_state(self, layout: Layout, region: int) -> None:
+        # One thread: idle OpenMP threads would spin for a while, in the next timed window.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         values = tensor_bytes.read(layout, region, self.device)
         parameter_loading.set_state(self._made, self._places, values)  # type: ignore[arg-type]  # a dict
+        torch.set_num_threads(threads)
         self._synchronize()
 
     def _write_state(self, order: WriteState, region: int) -> StateWritten:
