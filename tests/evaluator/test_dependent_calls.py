@@ -19,7 +19,7 @@ from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Outcome, Task, Verdict
 
-TRIES = 3  # a look may say nothing on a busy machine
+TRIES = 3  # a look may say nothing: by lot, or on a busy machine
 PATIENT = msgspec.structs.replace(LIMITS, import_s=20.0, check_s=20.0, time_s=1.5)
 
 
@@ -69,8 +69,14 @@ def test_calls_that_are_computed_in_windows_are_rejected(
 
 
 def test_a_chain_of_calls_that_is_broken_once_is_wrong(thorough_judge: Judge) -> None:
-    """An output that is left out splits the chain; one call in 64 was compared, and it got 5.3."""
-    verdict = judged(thorough_judge, "hostile/split_chains")
+    """An output that is left out splits the chain; one call in 64 was compared, and it got 5.3.
+
+    A look compares 16 of 63 links by lot, so it may miss the one that is broken.
+    """
+    for _try in range(TRIES):
+        verdict = judged(thorough_judge, "hostile/split_chains")
+        if verdict.verdict is Outcome.WRONG:
+            break
     assert verdict.verdict is Outcome.WRONG, verdict
     assert "inputs follow from the output before" in verdict.reason
 
