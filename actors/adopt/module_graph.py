@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import operator
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,8 +240,3 @@ def _needed(outputs: list[fx.Node]) -> set[fx.Node]:
             found.add(node)
             waiting += node.all_input_nodes
     return found
-
-
-def operation_nodes(graph: ModuleGraph) -> Iterator[fx.Node]:
-    """Yield the graph's operations without the choice of an item of a tuple."""
-    return (node for node in graph.nodes if node.target is not operator.getitem)

@@ -15,7 +15,7 @@ from actors.adopt.look import Look
 from actors.adopt.module_profile import profile_steps
 from actors.adopt.operation_text import UntranslatableError
 from actors.adopt.site_groups import SiteGroup, parts_of, site_groups
-from actors.adopt.split_forward import TRACES, Split, SplitForward
+from actors.adopt.split_forward import TRACES, ForwardSplitter, Split
 from actors.adopt.taken_tasks import NotTaken
 from actors.adopt.task_making import ModelSteps
 
@@ -105,7 +105,7 @@ class InsertedSplits:
 
     def __init__(self, search: RegionSearch, model: torch.nn.Module, steps: ModelSteps) -> None:
         self._search, self._model, self._steps = search, model, steps
-        self._forwards: list[tuple[Parent, str, SplitForward]] = []
+        self._forwards: list[tuple[Parent, str, ForwardSplitter]] = []
         self.splits: list[Split] = []
 
     def put_in(self, parents: Sequence[Parent]) -> dict[Parent, str]:
@@ -113,7 +113,7 @@ class InsertedSplits:
         for parent in parents:
             for site in parent.sites:
                 module = self._model.get_submodule(site)
-                forward = SplitForward(module, site, self._search.leaves(site))
+                forward = ForwardSplitter(module, site, self._search.leaves(site))
                 self._forwards.append((parent, site, forward))
         for _ in range(TRACES):
             self._steps.run()

@@ -119,7 +119,7 @@ class _TracedKind(msgspec.Struct, kw_only=True):
     traces: int = 1
 
 
-class SplitForward:
+class ForwardSplitter:
     """Takes the place of one module's forward: it traces calls, then runs them in parts."""
 
     def __init__(self, module: torch.nn.Module, site: str, leaves: frozenset[str]) -> None:

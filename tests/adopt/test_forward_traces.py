@@ -18,7 +18,7 @@ from actors.adopt.fitted_package.site_state import SiteState, changed_container,
 from actors.adopt.forward_trace import traced_call
 from actors.adopt.region_search import ordered, regions_of
 from actors.adopt.region_text import split_text
-from actors.adopt.split_forward import SplitForward
+from actors.adopt.split_forward import ForwardSplitter
 
 Forward = Callable[..., Any]
 
@@ -42,9 +42,9 @@ def parent_of(forward: Forward) -> Parent:
     return made.eval()
 
 
-def split_of(module: nn.Module, *calls: Any) -> SplitForward:
+def split_of(module: nn.Module, *calls: Any) -> ForwardSplitter:
     """Return the split forward of a module that has seen each of these calls three times."""
-    split = SplitForward(module, "here", frozenset({"first", "second"}))
+    split = ForwardSplitter(module, "here", frozenset({"first", "second"}))
     with torch.no_grad():
         for call in calls:
             for _ in range(3):
@@ -220,7 +220,7 @@ def test_a_forward_runs_once_while_it_is_refused() -> None:
 def test_calls_with_gradients_are_not_traced() -> None:
     """Regions are for inference, and the reason says so."""
     module = parent_of(residual)
-    split = SplitForward(module, "here", frozenset({"first", "second"}))
+    split = ForwardSplitter(module, "here", frozenset({"first", "second"}))
     module(torch.randn(4, 8))
     assert ["regions are for inference, and gradients are recorded in it"] == list(
         split.refused.values()

@@ -98,9 +98,8 @@ class SplitForward(FittedForward):
 
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
-            return self.original(
-                *args, **kwargs
-            )  # most of what `misfit` compares is no guard there
+            # Most of what `misfit` compares is no guard there.
+            return self.original(*args, **kwargs)
         number = -1 if kwargs else flat_layout(args, self.flat, torch.is_grad_enabled())
         if number >= 0:
             reason, tensors = "", args
