@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from actors.adopt.forward_trace import ForwardTrace, StepKind, TraceStep
@@ -122,11 +123,7 @@ def _absorb(trace: ForwardTrace, members: dict[int, list[int]]) -> None:
 
 def _followers(trace: ForwardTrace) -> list[set[int]]:
     """Return for each step the steps that follow it."""
-    found: list[set[int]] = [set() for _ in trace.steps]
-    for number, step in enumerate(trace.steps):
-        for each in step.after:
-            found[each].add(number)
-    return found
+    return _inverted([step.after for step in trace.steps])
 
 
 def _region(trace: ForwardTrace, members: list[int]) -> Region | None:
@@ -201,9 +198,14 @@ def _outputs(trace: ForwardTrace, steps: set[int]) -> list[int]:
 
 def _used_by(trace: ForwardTrace) -> list[set[int]]:
     """Return for each step the steps that have its value in their text."""
-    found: list[set[int]] = [set() for _ in trace.steps]
-    for number, step in enumerate(trace.steps):
-        for each in step.inputs:
+    return _inverted([step.inputs for step in trace.steps])
+
+
+def _inverted(before: Sequence[Iterable[int]]) -> list[set[int]]:
+    """Return for each step the steps that have it in `before`."""
+    found: list[set[int]] = [set() for _ in before]
+    for number, earlier in enumerate(before):
+        for each in earlier:
             found[each].add(number)
     return found
 
