@@ -186,7 +186,7 @@ class ForwardMethod:
             self.dense_names[index] = self.names[index]
         if self.backend == "cuda":
             arguments += ["scratch.data_ptr()"] if kernel.scratch else []
-            arguments.append("torch.cuda.current_stream().cuda_stream")
+            arguments.append("current_stream()")
             self.body.append(f"checked(library.{kernel.name}({', '.join(arguments)}))")
         else:
             self.body.append(f"library.{kernel.name}({', '.join(arguments)})")

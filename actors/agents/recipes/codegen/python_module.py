@@ -23,6 +23,7 @@ from actors.agents.recipes.codegen.templates import (
     CPP_BUILD,
     CUDA_BUILD,
     FITS_FUNCTION,
+    STREAM_FUNCTION,
     future_imports,
     new_model_class,
     refuse_clashes,
@@ -82,7 +83,7 @@ class ModuleAssembler:
             FITS_FUNCTION.format(device=self.device, dtype=self.element).rstrip(),
         ]
         if self.backend == "cuda":
-            parts.append(ALIGNED_FUNCTION.rstrip())
+            parts += [ALIGNED_FUNCTION.rstrip(), STREAM_FUNCTION.rstrip()]
         if self.is_differentiated:
             parts.append(FUNCTION_TEXT.rstrip())
         parts += ["", "", self.model(), ""]

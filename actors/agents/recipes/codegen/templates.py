@@ -87,6 +87,19 @@ def checked(status):
         raise RuntimeError(f"CUDA error {status} at a kernel's launch")
 '''
 
+STREAM_FUNCTION = '''
+
+# Its handle alone: `torch.cuda.current_stream()` makes an object each time, for microseconds.
+RAW_STREAM = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+def current_stream():
+    """The handle of the stream that the caller works on, on the current device."""
+    if RAW_STREAM is None:  # a torch that has no such function
+        return torch.cuda.current_stream().cuda_stream
+    return RAW_STREAM(torch.cuda.current_device())
+'''
+
 
 # The names that a candidate's file defines, besides torch's and Python's modules.
 RESERVED_NAMES = frozenset(
@@ -98,6 +111,8 @@ RESERVED_NAMES = frozenset(
         "ready",
         "aligned",
         "checked",
+        "current_stream",
+        "RAW_STREAM",
         "load_inline",
         "ModelNew",
         "KernelsWithGradients",
