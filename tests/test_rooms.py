@@ -71,7 +71,15 @@ ROOMS: dict[str, set[str]] = {
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
 # An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
-    "actors/adopt": [{"fitted_package"}],
+    "actors/adopt": [
+        {"check"},
+        {"fit"},
+        {"take"},
+        {"regions"},
+        {"look", "tasks"},
+        {"model"},
+        {"stage", "fitted_package"},
+    ],
     "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies", "cards"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from actors.adopt.check_result import Check, Trial
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import Fit
-from actors.adopt.look import Look, compile_mode, ms_text
-from actors.adopt.site_groups import amdahl
-from actors.adopt.stage_folder import ModelRecord, StageFolder
-from actors.adopt.taken_tasks import Take, TakenTask
+from actors.adopt.check.check_result import Check, Trial
+from actors.adopt.fit.fit import Fit
+from actors.adopt.look.look import Look, compile_mode, ms_text
+from actors.adopt.look.site_groups import amdahl
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
+from actors.adopt.take.taken_tasks import Take, TakenTask
 from actors.adopt.task_runs import run_outcome
 
 SHOWN_GROUPS = 12

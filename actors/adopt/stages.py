@@ -10,23 +10,23 @@ import sys
 import time
 from pathlib import Path
 
-from actors.adopt.check import check
-from actors.adopt.check_process import check_apart, dropped_before
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import PACKAGE, NoWinnerError, fit, has_winner
-from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
-from actors.adopt.model_file import ModelFile, explained, is_raised_by
+from actors.adopt.check.check import check
+from actors.adopt.check.check_process import check_apart, dropped_before
+from actors.adopt.fit.fit import PACKAGE, NoWinnerError, fit, has_winner
+from actors.adopt.look.look import Look, is_unchanged, look, look_lines, refuse_outside
+from actors.adopt.model.model_file import ModelFile, explained, is_raised_by
 from actors.adopt.model_report import (
     no_winner_line,
     refused_lines,
     report_text,
     verdict_line,
 )
-from actors.adopt.stage_folder import ModelRecord, StageFolder
-from actors.adopt.take import take, take_parts
-from actors.adopt.taken_tasks import Options, Take
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
+from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
+from actors.adopt.take.take import take, take_parts
+from actors.adopt.take.taken_tasks import Options, Take
 from actors.adopt.task_runs import run_tasks, thread_variables
-from actors.adopt.time_limit import TimeLimit, clock_text, process_limit
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 

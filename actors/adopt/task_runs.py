@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from actors.adopt.errors import AdoptError
-from actors.adopt.exec_child import has_ended, started_child
-from actors.adopt.look import Look
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.taken_tasks import TakenTask
-from actors.adopt.time_limit import UNLIMITED, TimeLimit, clock_text
+from actors.adopt.look.look import Look
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.exec_child import has_ended, started_child
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit, clock_text
+from actors.adopt.take.taken_tasks import TakenTask
 from actors.exit_status import ExitStatus
 from actors.installation import supervisor
 from protocol.directives import new_directive, submit_directive

@@ -18,8 +18,8 @@ import msgspec
 import torch
 from torch import nn
 
-from actors.adopt.call_layouts import layout_of
-from actors.adopt.fit import package_texts
+from actors.adopt.fit.fit import package_texts
+from actors.adopt.model.call_layouts import layout_of
 from actors.cli import OneLineParser
 from actors.release.composition import drop_in_source
 from protocol.layouts import Nest

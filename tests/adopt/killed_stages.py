@@ -13,8 +13,8 @@ from typing import Any
 
 NEVER = 1_000_000
 QUICKLY = {  # timings of a moment: what is tested is not how long something takes
-    "actors.adopt.look.STEP_S": 0.02,
-    "actors.adopt.task_proof.TIMED_S": 0.01,
+    "actors.adopt.look.look.STEP_S": 0.02,
+    "actors.adopt.tasks.task_proof.TIMED_S": 0.01,
 }
 
 

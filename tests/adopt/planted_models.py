@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from planted_winners import bare_winner
 
-from actors.adopt.check import check
-from actors.adopt.check_result import Check
-from actors.adopt.fit import fit
-from actors.adopt.look import look
-from actors.adopt.model_file import ModelFile
+from actors.adopt.check.check import check
+from actors.adopt.check.check_result import Check
+from actors.adopt.fit.fit import fit
+from actors.adopt.look.look import look
+from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model_report import report_text
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.take import take
+from actors.adopt.take.taken_tasks import Options
 
 MODELS = Path(__file__).parent / "models"
 SLOW = "for _ in range(40): y = super(ModelNew, self).forward(x, *rest)\n        return y"
@@ -56,8 +56,8 @@ def silent(line: str) -> None:
 def plant(name: str, folder: StageFolder, regimes: Sequence[str]) -> None:
     """Look, take, plant a winner into every task, and fit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.3)
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.02)
+        patch.setattr("actors.adopt.look.look.STEP_S", 0.3)
+        patch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.02)
         look(ModelFile(MODELS / f"{name}.py"), folder, 4, regimes, silent)
         classes = PLANTED[name]
         model = ModelFile(MODELS / f"{name}.py").build()
@@ -83,7 +83,7 @@ def checked(name: str, folder: StageFolder, seconds: float, regimes: Sequence[st
 
 def kinds_of(name: str, folder: StageFolder) -> dict[str, str]:
     """Return task -> the kind of winner that was planted."""
-    from actors.adopt.taken_tasks import Take
+    from actors.adopt.take.taken_tasks import Take
 
     taken = folder.read("take.json", Take, "take")
     return {task.name: PLANTED[name][task.class_name][0] for task in taken.tasks}

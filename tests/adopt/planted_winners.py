@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from actors.adopt.call_layouts import layout_of, tensor_layouts
-from actors.adopt.taken_tasks import TakenTask
-from actors.adopt.task_proof import load_task
+from actors.adopt.model.call_layouts import layout_of, tensor_layouts
+from actors.adopt.take.taken_tasks import TakenTask
+from actors.adopt.tasks.task_proof import load_task
 from actors.release.composition import drop_in_source
 from protocol.layouts import Nest
 from protocol.release import Judged, Limit, Release

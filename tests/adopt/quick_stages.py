@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from actors.adopt.look import look
-from actors.adopt.model_file import ModelFile
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options, Take
+from actors.adopt.look.look import look
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.take import take
+from actors.adopt.take.taken_tasks import Options, Take
 
 
 def silent(line: str) -> None:
@@ -28,7 +28,7 @@ def looked_at(file: Path, folder: Path, batches: int) -> StageFolder:
     torch.set_num_threads(1)
     made = StageFolder(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.look.look.STEP_S", 0.05)
         look(ModelFile(file), made, batches, ["eager"], silent)
     return made
 
@@ -36,5 +36,5 @@ def looked_at(file: Path, folder: Path, batches: int) -> StageFolder:
 def take_quickly(made: StageFolder, *patterns: str, regions: bool = False) -> Take:
     """Take the modules of these patterns, or regions of them, timed for a moment."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        patch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.01)
         return take(made, options(*patterns, regions=regions), silent)

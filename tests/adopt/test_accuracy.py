@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from actors.adopt.accuracy import Accuracy, _Comparison
-from actors.adopt.step_results import ModelCall, StepResult
+from actors.adopt.check.accuracy import Accuracy, _Comparison
+from actors.adopt.model.step_results import ModelCall, StepResult
 
 PROMPTS = torch.arange(40).reshape(8, 5)
 LOGITS = torch.randn(8, 30, generator=torch.Generator().manual_seed(0))

@@ -10,10 +10,10 @@ import torch
 from planted_winners import bare_winner, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.accuracy import Truth
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
-from actors.adopt.model_state import KeptState
+from actors.adopt.check.accuracy import Truth
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.model.model_state import KeptState
 
 MODEL = """\
 import torch

@@ -14,8 +14,8 @@ from quick_stages import looked_at, silent, take_quickly
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
 
 MODEL = """\
 import torch

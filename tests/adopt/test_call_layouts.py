@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import torch
 
-from actors.adopt.call_layouts import layout_of
 from actors.adopt.fitted_package import call_layouts
+from actors.adopt.model.call_layouts import layout_of
 
 runtime: ModuleType = call_layouts
 BASE = torch.randn(4, 6)

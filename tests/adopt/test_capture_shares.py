@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.adopt.call_layouts import CallKind, call_kind
-from actors.adopt.call_recorder import KindOfCalls
-from actors.adopt.capture_shares import OVERHEAD_BYTES, capture_shares
-from actors.adopt.captures import CaptureWriter, capturing
-from actors.adopt.errors import AdoptError
-from actors.adopt.stage_folder import StageFolder
+from actors.adopt.model.call_layouts import CallKind, call_kind
+from actors.adopt.model.call_recorder import KindOfCalls
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.capture_shares import OVERHEAD_BYTES, capture_shares
+from actors.adopt.take.captures import CaptureWriter, capturing
 from protocol.layouts import Leaf, Nest
 
 MIB = 1 << 20

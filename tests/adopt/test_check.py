@@ -12,18 +12,18 @@ import torch
 from planted_winners import MANY, ONCE, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.accuracy import Truth, step_outputs
-from actors.adopt.check import check
-from actors.adopt.check_process import check_apart
-from actors.adopt.compiled_graphs import GraphCount, count_graphs
-from actors.adopt.fit import fit
-from actors.adopt.look import each_step
-from actors.adopt.model_file import ModelFile
+from actors.adopt.check.accuracy import Truth, step_outputs
+from actors.adopt.check.check import check
+from actors.adopt.check.check_process import check_apart
+from actors.adopt.check.compiled_graphs import GraphCount, count_graphs
+from actors.adopt.check.step_timing import interval, is_undecided
+from actors.adopt.fit.fit import fit
+from actors.adopt.look.look import each_step
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.model.model_state import KeptState, repeatable
+from actors.adopt.model.step_results import StepResult
 from actors.adopt.model_report import report_text, verdict_line
-from actors.adopt.model_state import KeptState, repeatable
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.step_results import StepResult
-from actors.adopt.step_timing import interval, is_undecided
+from actors.adopt.stage.stage_folder import StageFolder
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 EXPRESSIONS = {

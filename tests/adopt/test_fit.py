@@ -18,10 +18,10 @@ from planted_winners import ONCE, bare_winner, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 from torch.nn.utils import parametrize, prune
 
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import fit, load_package, package_texts
-from actors.adopt.model_file import ModelFile
-from actors.adopt.stage_folder import StageFolder
+from actors.adopt.fit.fit import fit, load_package, package_texts
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import StageFolder
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 PATTERNS = ("fast.*", "wrong")

@@ -7,7 +7,8 @@ import time
 import pytest
 import torch
 
-from actors.adopt import host_clocks, step_timing
+from actors.adopt.check import step_timing
+from actors.adopt.model import host_clocks
 
 
 def test_a_step_is_not_charged_for_waiting_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ import pytest
 from killed_stages import run_stage
 from planted_winners import candidate, winner_file
 
-from actors.adopt.check_result import Check
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import Fit, load_package
-from actors.adopt.look import Look
-from actors.adopt.stage_folder import ModelRecord, StageFolder, file_hash
-from actors.adopt.taken_tasks import Take, TakenTask
+from actors.adopt.check.check_result import Check
+from actors.adopt.fit.fit import Fit, load_package
+from actors.adopt.look.look import Look
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import ModelRecord, StageFolder, file_hash
+from actors.adopt.take.taken_tasks import Take, TakenTask
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 MODEL = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from actors.adopt.logit_rows import LogitRows
+from actors.adopt.check.logit_rows import LogitRows
 
 LOGITS = torch.randn(64, 100, generator=torch.Generator().manual_seed(0))
 

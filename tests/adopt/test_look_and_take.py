@@ -17,16 +17,16 @@ import pytest
 import torch
 
 from actors.adopt import stages as stages_of_the_command
-from actors.adopt.errors import AdoptError
-from actors.adopt.look import Look, look, look_lines, refuse_outside
-from actors.adopt.model_file import ModelFile
+from actors.adopt.look.look import Look, look, look_lines, refuse_outside
+from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model_report import no_winner_line
-from actors.adopt.module_graph import module_graph
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take, take_parts
-from actors.adopt.taken_tasks import Options, Take
-from actors.adopt.task_proof import load_task
-from actors.adopt.task_text import task_text
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.take import take, take_parts
+from actors.adopt.take.taken_tasks import Options, Take
+from actors.adopt.tasks.module_graph import module_graph
+from actors.adopt.tasks.task_proof import load_task
+from actors.adopt.tasks.task_text import task_text
 from actors.exit_status import ExitStatus
 from scripts import adopt
 
@@ -39,8 +39,8 @@ def short_measurements() -> Iterator[None]:
     """Other programs use the cores: one thread, and no long series of calls."""
     with pytest.MonkeyPatch.context() as patch:
         torch.set_num_threads(1)
-        patch.setattr("actors.adopt.look.STEP_S", 0.05)
-        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        patch.setattr("actors.adopt.look.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.01)
         yield
 
 
@@ -360,7 +360,7 @@ def test_an_error_in_a_later_step_is_one_line_and_one_of_ours_is_not(
         raise KeyError("ours")
 
     model.write_text(model.read_text().replace("[1] * 3", "[1] * 9"))
-    monkeypatch.setattr("actors.adopt.look.median_step_ms", broken)
+    monkeypatch.setattr("actors.adopt.look.look.median_step_ms", broken)
     with pytest.raises(KeyError):
         stages_of_the_command.run(parsed)
 

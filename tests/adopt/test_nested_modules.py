@@ -9,10 +9,10 @@ import torch
 from planted_winners import bare_winner
 from quick_stages import looked_at, options, silent
 
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.take import take
 
 FILE = Path(__file__).parent / "models" / "nested.py"
 BLOCKS = tuple(f"blocks.{number}" for number in range(3))
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
 
 @pytest.fixture(autouse=True)
 def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+    monkeypatch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.01)
 
 
 def test_a_part_of_a_taken_module_is_in_no_other_task(folder: StageFolder) -> None:

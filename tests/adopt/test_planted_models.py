@@ -9,8 +9,8 @@ import pytest
 import torch
 from planted_models import checked, kinds_of
 
-from actors.adopt.check_result import Check
-from actors.adopt.stage_folder import StageFolder
+from actors.adopt.check.check_result import Check
+from actors.adopt.stage.stage_folder import StageFolder
 
 REASONS = {
     "wrong": ("wrong: ",),

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from actors.adopt.look import look
-from actors.adopt.model_file import ModelFile
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import Options
+from actors.adopt.look.look import look
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.take import take
+from actors.adopt.take.taken_tasks import Options
 
 pytestmark = pytest.mark.long
 HEAD = """\
@@ -81,7 +81,7 @@ def test_tasks_of_a_real_model_equal_its_modules(
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     torch.set_num_threads(1)
-    monkeypatch.setattr("actors.adopt.look.STEP_S", 0.05)
+    monkeypatch.setattr("actors.adopt.look.look.STEP_S", 0.05)
     file = tmp_path / f"{name}.py"
     file.write_text(HEAD + batches + build)
     folder = StageFolder(tmp_path / "out")

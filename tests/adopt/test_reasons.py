@@ -11,14 +11,14 @@ import pytest
 import torch
 from quick_stages import looked_at, options, silent, take_quickly
 
-from actors.adopt import task_making
-from actors.adopt.look import Look
+from actors.adopt.look.look import Look
 from actors.adopt.model_report import no_winner_line
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import NotTaken, Take
-from actors.adopt.task_proof import CallTimes
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take import task_making
+from actors.adopt.take.take import take
+from actors.adopt.take.taken_tasks import NotTaken, Take
 from actors.adopt.task_runs import run_outcome
+from actors.adopt.tasks.task_proof import CallTimes
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 

@@ -11,9 +11,9 @@ import torch
 from planted_winners import candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.fit import fit
+from actors.adopt.fit.fit import fit
 from actors.adopt.model_report import report_text
-from actors.adopt.stage_folder import StageFolder
+from actors.adopt.stage.stage_folder import StageFolder
 
 # Values of this size are in no file by chance: shares and times are smaller.
 SCALE, LEAST = 1e13, 1e9

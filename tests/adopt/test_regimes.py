@@ -11,16 +11,16 @@ import pytest
 from planted_winners import MANY, candidate, winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.call_costs import CallCost, cost_words, recorded_call
-from actors.adopt.check import check
-from actors.adopt.fit import fit
-from actors.adopt.look import Look, Regime
-from actors.adopt.model_file import ModelFile
+from actors.adopt.check.call_costs import CallCost, cost_words, recorded_call
+from actors.adopt.check.check import check
+from actors.adopt.check.regime_gains import RegimeGain
+from actors.adopt.check.step_timing import Gain
+from actors.adopt.fit.fit import fit
+from actors.adopt.look.look import Look, Regime
+from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
-from actors.adopt.regime_gains import RegimeGain
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.step_timing import Gain
-from actors.adopt.taken_tasks import Take
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 FASTER = Gain(speedup=1.4, low=1.35, high=1.45, before_ms=7.0, after_ms=5.0, rounds=18)
@@ -51,7 +51,7 @@ def checked_with(
     look = folder.read("look.json", Look, "look")
     regimes = [Regime(name="eager", step_ms=9.0), Regime(name="compile", step_ms=compiled_ms)]
     folder.write("look.json", msgspec.structs.replace(look, regimes=regimes))
-    monkeypatch.setattr("actors.adopt.check.regime_gain", regime_gain)
+    monkeypatch.setattr("actors.adopt.check.check.regime_gain", regime_gain)
     return check(folder, 0.2, {}, silent), tried
 
 

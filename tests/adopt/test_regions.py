@@ -15,12 +15,12 @@ from planted_winners import bare_winner
 from quick_stages import looked_at, silent, take_quickly
 from torch import nn
 
-from actors.adopt.check import check
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
+from actors.adopt.check.check import check
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model_report import report_text
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.taken_tasks import Take
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "glue.py"
 TASK, LAST = "layers-region_1", "region_1"

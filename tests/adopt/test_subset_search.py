@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.adopt.subset_search import sound_subset
+from actors.adopt.check.subset_search import sound_subset
 
 NAMES = "abcdefgh"
 

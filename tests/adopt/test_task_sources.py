@@ -7,11 +7,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from actors.adopt.call_layouts import tensors_of
-from actors.adopt.model_state import weights_hash
-from actors.adopt.module_graph import module_graph
-from actors.adopt.task_proof import bound_task, load_task
-from actors.adopt.task_text import TaskText, task_text
+from actors.adopt.model.call_layouts import tensors_of
+from actors.adopt.model.model_state import weights_hash
+from actors.adopt.tasks.module_graph import module_graph
+from actors.adopt.tasks.task_proof import bound_task, load_task
+from actors.adopt.tasks.task_text import TaskText, task_text
 from actors.agents.recipes.codegen.compiler import compile_candidate
 from actors.agents.recipes.schedule.knobs import default_knobs
 

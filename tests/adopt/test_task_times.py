@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from actors.adopt.call_layouts import call_kind, layout_of
-from actors.adopt.captures import CaptureSet, CaptureWriter
-from actors.adopt.model_state import KeptState
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.taken_tasks import Options
-from actors.adopt.task_making import ModelSteps, TaskMaker
-from actors.adopt.task_proof import LEAST_CALLS, SERIES, calls_us
+from actors.adopt.model.call_layouts import call_kind, layout_of
+from actors.adopt.model.model_state import KeptState
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.captures import CaptureSet, CaptureWriter
+from actors.adopt.take.taken_tasks import Options
+from actors.adopt.take.task_making import ModelSteps, TaskMaker
+from actors.adopt.tasks.task_proof import LEAST_CALLS, SERIES, calls_us
 
 
 def test_slow_calls_are_timed_a_few_times_however_many_take_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Beside other programs a call may take a hundred times as long: the series still end."""
-    monkeypatch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+    monkeypatch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.01)
     made: list[int] = []
 
     def slow(number: int) -> None:
@@ -40,10 +40,10 @@ def test_the_time_in_the_model_is_that_of_a_call_that_nothing_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few calls come in the model: where most are interrupted, the least says what they take."""
-    monkeypatch.setattr("actors.adopt.task_proof.TIMED_S", 0.0)
+    monkeypatch.setattr("actors.adopt.tasks.task_proof.TIMED_S", 0.0)
     lengths = iter([40e-6, 40e-6, 10e-6, 40e-6])
     moments = (moment for begun in range(4) for moment in (float(begun), begun + next(lengths)))
-    monkeypatch.setattr("actors.adopt.call_recorder.working_seconds", lambda: next(moments))
+    monkeypatch.setattr("actors.adopt.model.call_recorder.working_seconds", lambda: next(moments))
     model, value = torch.nn.Sequential(torch.nn.ReLU()).eval(), torch.ones(3)
 
     def run() -> None:

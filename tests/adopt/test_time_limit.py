@@ -15,18 +15,18 @@ from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import task_runs
-from actors.adopt.check import NO_TIME, check
-from actors.adopt.check_process import check_apart
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
+from actors.adopt.check.check import NO_TIME, check
+from actors.adopt.check.check_process import check_apart
+from actors.adopt.check.step_timing import timed_steps
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.step_timing import timed_steps
-from actors.adopt.take import NO_TIME as NO_TIME_TO_TAKE
-from actors.adopt.take import take
-from actors.adopt.taken_tasks import TakenTask
-from actors.adopt.time_limit import TimeLimit, clock_text
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.stage.time_limit import TimeLimit, clock_text
+from actors.adopt.take.take import NO_TIME as NO_TIME_TO_TAKE
+from actors.adopt.take.take import take
+from actors.adopt.take.taken_tasks import TakenTask
 from protocol.directives import waiting_directives
 from protocol.release import LIMITS, Limit
 

@@ -12,13 +12,13 @@ import torch
 from planted_winners import winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.accuracy import Truth
-from actors.adopt.errors import AdoptError
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
-from actors.adopt.model_state import KeptState
-from actors.adopt.stage_folder import StageFolder
-from actors.adopt.taken_tasks import Take
+from actors.adopt.check.accuracy import Truth
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.model.model_state import KeptState
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import StageFolder
+from actors.adopt.take.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "trained.py"
 PLAIN = """\

@@ -10,10 +10,10 @@ import torch
 from planted_winners import winner_file
 from quick_stages import looked_at, silent, take_quickly
 
-from actors.adopt.call_layouts import layout_of
-from actors.adopt.fit import fit, load_package
-from actors.adopt.model_file import ModelFile
-from actors.adopt.tensor_draws import weight_text
+from actors.adopt.fit.fit import fit, load_package
+from actors.adopt.model.call_layouts import layout_of
+from actors.adopt.model.model_file import ModelFile
+from actors.adopt.tasks.tensor_draws import weight_text
 
 CHECKPOINT = """
 import torch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quick_stages import looked_at, take_quickly
 
-from actors.adopt.varying_sizes import text_of_all
+from actors.adopt.tasks.varying_sizes import text_of_all
 
 MODEL = """
 import torch

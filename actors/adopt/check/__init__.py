@@ -1,0 +1,1 @@
+"""The fitted model against the original: results, error, time, and which winners stay."""

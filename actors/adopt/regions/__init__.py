@@ -1,0 +1,1 @@
+"""Parts of forwards that no module holds: forwards traced call by call, and split into regions."""

@@ -1,0 +1,1 @@
+"""What every stage needs: the shared folder, the time, child processes, errors for the user."""
