@@ -90,6 +90,7 @@ def fitted_norm(limits: tuple[Limit, ...]) -> tuple[Norm, ModuleType]:
             **{"name": "norm", "module": "winner_0", "sites": ["0"], "gradients": False},
             **{"structure": package.structure(model[0]), "layouts": [layout_of(((x,), {}))]},
             **{"results": [tensor], "inputs": [0], "outputs": [0], "state": {"weight": "weight"}},
+            "autocast": "",
         }
         (folder / "sites.json").write_bytes(msgspec.json.encode({"winners": [site]}))
         package.fit(model)
@@ -104,16 +105,17 @@ def layers(norm: Norm, package: ModuleType, x: torch.Tensor) -> dict[str, Callab
     """Return the calls to time: the whole, and what it is made of."""
     fitted = vars(norm)["forward"]
     guard, twin = fitted.guard, fitted.twin
+    flat_layout, own_misfit = package.call_layouts.flat_layout, package.fitted_forward._own_misfit
     winner = sys.modules[fitted.module.__name__]
     own, idle = Norm().eval(), nn.Identity()
     return {
         "the module's own forward": lambda: own(x),
         "fitted module": lambda: norm(x),
         "  torch.nn.Module.__call__": lambda: idle(x),
-        "  layout of the call": lambda: package.flat_layout((x,), fitted.flat, False),
-        "  the module as it was fitted": lambda: package._own_misfit(fitted),
+        "  layout of the call": lambda: flat_layout((x,), fitted.flat, False),
+        "  the module as it was fitted": lambda: own_misfit(fitted),
         "  the winner's guard": lambda: guard.misfit(twin, [x]),
-        "    what is around the call": lambda: winner._context_misfit([x], guard.ties),
+        "    what is around the call": lambda: winner._context_misfit(),
         "    inputs": lambda: winner._fit([x], False, guard.cases),
         "    the winner's own module": lambda: guard.module_misfit(twin),
         "  kernel": lambda: guard.call(x),

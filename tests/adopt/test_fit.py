@@ -361,7 +361,7 @@ def test_torch_jit_script_says_what_to_do(package: Any, model: torch.nn.Module) 
 
 def test_what_a_compiler_traces_uses_no_descriptor() -> None:
     """torch 2.11 breaks the graph at `function.__get__`, also in a property: at each other call."""
-    tree = ast.parse(package_texts()["__init__.py"])
+    tree = ast.parse(package_texts()["fitted_forward.py"])
     (forward,) = (
         each
         for each in tree.body

@@ -61,7 +61,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Site(msgspec.Struct, frozen=True, kw_only=True):
-    """One winner's record in sites.json; `fitted_package/runtime.py` reads it."""
+    """One winner's record in sites.json; `fitted_package/` reads it."""
 
     name: str
     module: str
@@ -232,8 +232,9 @@ def package_texts() -> dict[str, str]:
         "call_modes.py": guard.joinpath("call_modes.py"),
         "equal_values.py": guard.joinpath("equal_values.py"),
         "site_state.py": own.joinpath("site_state.py"),
+        "fitted_forward.py": own.joinpath("fitted_forward.py"),
         "split_forward.py": own.joinpath("split_forward.py"),
-        "__init__.py": own.joinpath("runtime.py"),
+        "__init__.py": own.joinpath("package_init.py"),
     }
     return {name: place.read_text(encoding="utf-8") for name, place in places.items()}
 
@@ -260,7 +261,7 @@ def _write_package(
     winners: Sequence[FittedWinner],
     model: torch.nn.Module,
 ) -> None:
-    """Write the package, whole or not at all: the runtime, the winners, and sites.json."""
+    """Write the package, whole or not at all: its own code, the winners, and sites.json."""
     package, unfinished = folder.path / PACKAGE, folder.path / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     for name, text in package_texts().items():

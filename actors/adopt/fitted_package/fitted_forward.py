@@ -1,13 +1,7 @@
-"""Faster kernels in a model, and out of it again; needs torch and nothing else.
+"""The forward of one fitted module: the winner's kernel, or the module's own code.
 
-    import stark_fitted
-    stark_fitted.fit(model)      # the forward of the modules in sites.json
-    stark_fitted.report(model)   # for each module: calls of the kernel, of the original, and why
-    stark_fitted.unfit(model)    # the model as it was
-
-A module's kernel runs for calls of the layout that it was judged for.  Every other call runs the
-module's own forward and is counted with its reason.  Parameters, buffers, state_dict, hooks, copies
-and pickles of the model are as without this package.
+The kernel runs while call, module and modes are what it was judged for.  Every other call runs the
+module's own forward, and is counted with the reason.
 """
 
 # mypy: ignore-errors
@@ -16,9 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
-import json
 import weakref
-from pathlib import Path
 
 import torch
 
@@ -34,7 +26,6 @@ from .site_state import (
     is_same,
     parts_of,
     spec_of,
-    structure,
     tensor_of,
 )
 
@@ -44,55 +35,6 @@ _ALIGNMENT = 64  # bytes: where a task's tensors begin, so that vector loads may
 _MOST_REASONS = 64  # of one module: every length of a text may be a reason of its own
 _numbers = itertools.count()
 _fitted = weakref.WeakValueDictionary()  # number -> forward; a compiler can take a number
-
-
-def fit(model, only=None, verbose=False, splits=None):
-    """Put the winners into `model`; return the paths of the modules and regions that have one.
-
-    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: forwards in
-    parts that were made before, by path.
-    """
-    record = json.loads(Path(__file__).with_name("sites.json").read_text())
-    placed = []
-    for winner in record["winners"]:
-        if only is not None and winner["name"] not in only:
-            continue
-        for path in winner["sites"]:
-            if path in winner.get("regions", ()):
-                from .split_forward import place_region  # which needs this module
-
-                reason = place_region(model, path, winner, record["splits"], splits)
-            else:
-                reason = _place(model, path, winner)
-            if not reason:
-                placed.append(path)
-            elif verbose:
-                print(f"stark_fitted: {path}: {reason}")
-    return placed
-
-
-def unfit(model):
-    """Give all modules of `model` their own forward back; return their paths."""
-    freed = []
-    for path, module in model.named_modules():
-        fitted = vars(module).get("forward")
-        if isinstance(fitted, FittedForward):
-            for key in KEYS:
-                del module.__dict__[key]
-            module.__dict__.update(fitted.replaced)
-            fitted.leave()
-            freed.append(path)
-    return freed
-
-
-def report(model):
-    """Return path -> {"winner", "kernel", "original", "reasons"} of all fitted places."""
-    found = {}
-    for path, module in model.named_modules():
-        fitted = vars(module).get("forward")
-        if isinstance(fitted, FittedForward):
-            found.update(fitted.reports(path))
-    return found
 
 
 class FittedForward:
@@ -119,7 +61,7 @@ class FittedForward:
         self.state = state
         tensors = [tensor_of(self.site, path) for path in state.values()]
         self.specs = [spec_of(tensor) for tensor in tensors]  # in the order of `ties`
-        self.module = importlib.import_module(f".{winner['module']}", __name__)
+        self.module = importlib.import_module(f".{winner['module']}", __package__)
         self.is_bare = not hasattr(self.module, "_guard_of")  # a file that no run wrote
         self.twin = None
         self.guard = None  # of a winner that a run wrote
@@ -335,20 +277,6 @@ class FittedForward:
 
     def refuse_script(self):
         raise RuntimeError("torch.jit.script takes no fitted module: call unfit(model) before it")
-
-
-def _place(model, path, winner):
-    """Fit one module; return why not, or ""."""
-    try:
-        site = model.get_submodule(path)
-    except AttributeError:
-        return "the model has no such module"
-    if isinstance(vars(site).get("forward"), FittedForward):
-        return ""
-    if structure(site) != winner["structure"]:
-        return "it is not the module that the winner was made for"
-    site.__dict__.update(FittedForward(site, winner).own())
-    return ""
 
 
 def _device_of(layout):
