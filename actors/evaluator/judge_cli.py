@@ -290,7 +290,7 @@ def _interval_text(verdict: Verdict) -> str:
     if verdict.speedup_ci95 is None:
         return "no interval"
     low, high = verdict.speedup_ci95
-    if high > verdict_annotations.WIDE * low:
+    if high > verdict_annotations.IMPRECISE_RATIO * low:
         return f"95 %: {low:.3g} to {high:.3g}, which says nothing"
     return f"95 %: {low:.3f} to {high:.3f}"
 

@@ -18,7 +18,9 @@ from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Verdict
 
-WIDE = 4.0  # the upper end of an interval that says little, in lower ends
+# Upper end of an interval / lower end, above which the verdict says that the groups do not tell how
+# fast a candidate is.  The ends are printed all the same, up to `formatting.UNPRINTED_RATIO`.
+IMPRECISE_RATIO = 4.0
 
 
 def verdict_figures(
@@ -96,7 +98,7 @@ def _wider_interval(timed: Timing) -> str:
         )
         parts.append(f"; {what}, and the interval is wider by that")
     low, high = timed.ci95 or (1.0, 1.0)
-    if high > WIDE * low:
+    if high > IMPRECISE_RATIO * low:
         remedy = "" if timed.is_quiet else ": judge it again on a machine with less other work"
         parts.append(f"; the groups are too far apart to say how fast it is{remedy}")
     return "".join(parts)

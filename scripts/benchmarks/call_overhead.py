@@ -105,7 +105,8 @@ def layers(norm: Norm, package: ModuleType, x: torch.Tensor) -> dict[str, Callab
     """Return the calls to time: the whole, and what it is made of."""
     fitted = vars(norm)["forward"]
     guard, twin = fitted.guard, fitted.twin
-    flat_layout, own_misfit = package.call_layouts.flat_layout, package.fitted_forward._own_misfit
+    flat_layout = package.layout_matching.flat_layout
+    own_misfit = package.fitted_forward._own_misfit
     winner = sys.modules[fitted.module.__name__]
     own, idle = Norm().eval(), nn.Identity()
     return {

@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> int:
             found = honest_candidates(flags.device, flags.kernelbench)
             chosen = share_of(found, part, of)
             count = min(-(-flags.count // of), MOST_TIMES * len(chosen))
-            return Judgments(judge, flags.device, other).judge_all(chosen, count, flags.seconds)
+            judgments = HonestJudgments(judge, flags.device, other)
+            return judgments.judge_all(chosen, count, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
             return 4
@@ -116,7 +117,7 @@ def times_of(number: int, candidates: int, count: int) -> int:
     return count // candidates + (number < count % candidates)
 
 
-class Judgments:
+class HonestJudgments:
     """Judgments of honest candidates, and what went wrong in them."""
 
     def __init__(self, judge: Judge, device: DeviceKind, other: subprocess.Popen[bytes]) -> None:

@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
-            judgments = Judgments(judge, flags.device, is_by_memory=flags.bound == "memory")
+            judgments = RepeatedJudgments(judge, flags.device, is_by_memory=flags.bound == "memory")
             return compare(judgments, flags.processes, flags.busy)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
             judge.close()
 
 
-def compare(judgments: Judgments, processes: int, busy: int) -> int:
+def compare(judgments: RepeatedJudgments, processes: int, busy: int) -> int:
     """Judge the candidate quiet and beside busy programs; return the exit status."""
     quiet = [speedup for speedup, _interval in judgments.of(processes, "quiet")]
     middle = median(quiet)
@@ -99,7 +99,7 @@ def compare(judgments: Judgments, processes: int, busy: int) -> int:
     return int(spread > WITHIN or held < len(beside))
 
 
-class Judgments:
+class RepeatedJudgments:
     """Judgments of one candidate, each in a fresh process."""
 
     def __init__(self, judge: Judge, device: DeviceKind, *, is_by_memory: bool) -> None:

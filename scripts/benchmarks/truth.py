@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
         judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
         try:
             with OrdinaryClock(flags.device) as clock:
-                comparison = Comparison(judge, clock, flags.device, flags.time_s)
+                comparison = ClockComparison(judge, clock, flags.device, flags.time_s)
                 return comparison.compare_all(kernels, flags.seconds)
         except JudgeUnavailableError as error:
             print(f"could not judge: {error}")
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
             judge.close()
 
 
-class Comparison:
+class ClockComparison:
     """The judge beside ordinary clocks, kernel by kernel."""
 
     def __init__(
@@ -248,7 +248,7 @@ def timed_by_all(clock: OrdinaryClock, time_s: float) -> Iterator[list[GroupTime
     """Have the other clocks time what the judge times, group by group; yield the times."""
     times: list[GroupTimes] = []
 
-    class Compared(PairedBenchmark):
+    class BenchmarkBesideClocks(PairedBenchmark):
         told_s = 0.0
 
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -272,7 +272,7 @@ def timed_by_all(clock: OrdinaryClock, time_s: float) -> Iterator[list[GroupTime
 
             return super().run(all_clocks)
 
-    with mock.patch.object(evaluation, "PairedBenchmark", Compared):
+    with mock.patch.object(evaluation, "PairedBenchmark", BenchmarkBesideClocks):
         yield times
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import torch
 
-from actors.adopt.fitted_package import call_layouts
+from actors.adopt.fitted_package import layout_matching
 from actors.adopt.model.call_layouts import layout_of
 
-runtime: ModuleType = call_layouts
+runtime: ModuleType = layout_matching
 BASE = torch.randn(4, 6)
 CALLS: list[tuple[Any, ...]] = [
     (BASE,),

@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn import functional
 
 from actors.adopt.fitted_package.site_state import SiteState, changed_container, recorded
+from actors.adopt.regions.forward_splitter import ForwardSplitter
 from actors.adopt.regions.forward_trace import traced_call
 from actors.adopt.regions.region_search import ordered, regions_of
 from actors.adopt.regions.region_text import split_text
-from actors.adopt.regions.split_forward import ForwardSplitter
 
 Forward = Callable[..., Any]
 

@@ -11,7 +11,6 @@ import pytest
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc import probe_build
-from actors.evaluator.fastbuild.nvcc.continued_half import LEAST_FREE, HalfInput
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     BuildContext,
     CudaCompilation,
@@ -22,6 +21,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     anonymous_aliases,
     split_preamble,
 )
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import LEAST_FREE, HalfInput
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
@@ -309,7 +309,7 @@ def test_a_disk_that_takes_no_images_takes_preambles(
 ) -> None:
     """The error of a full disk ended `--prepare`, and every build parsed the whole headers."""
     (tmp_path / "toolkit").mkdir()
-    Toolkit(tmp_path / "toolkit").continued_folder.write_text("no folder can be made here")
+    Toolkit(tmp_path / "toolkit").snapshots_folder.write_text("no folder can be made here")
     build("int probe;\n", probe=True, added=("thrust/sort.h",))
     compiled, _ = build("int mine;\n")
 
@@ -328,7 +328,7 @@ def test_a_nearly_full_disk_gets_no_images(
     usage = shutil.disk_usage(tmp_path)._replace(free=LEAST_FREE - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     build("int probe;\n", probe=True, added=("thrust/sort.h",))
-    assert not Toolkit(tmp_path / "toolkit").continued_folder.exists()
+    assert not Toolkit(tmp_path / "toolkit").snapshots_folder.exists()
 
 
 def test_a_preamble_is_stored_before_its_image_is_made(
@@ -347,7 +347,7 @@ def test_a_preamble_is_stored_before_its_image_is_made(
         found = cache.find(given.half, given.steps, parts[0], given.source)
         seen[given.half.kind] = found is not None and BODY in text
 
-    monkeypatch.setattr(probe_build, "store_continued_half", store)
+    monkeypatch.setattr(probe_build, "store_preamble_snapshot", store)
     build("int probe;\n", probe=True, added=("thrust/sort.h",))
     assert seen == {"host": True, "device": True}
 

@@ -11,7 +11,7 @@ from actors.adopt.look.site_groups import amdahl
 from actors.adopt.take.taken_tasks import TakenTask
 
 CEILING_SLACK = 1.1  # shares are measured, too
-WIDE = 0.2  # an interval that may hide a gain worth having
+UNDECIDED_WIDTH = 0.2  # an interval that may hide a gain worth having
 
 
 class NoGainError(DroppedError):
@@ -35,7 +35,7 @@ def refuse_gain(gain: Gain, ceiling: float, share: float) -> None:
     """Raise DroppedError for a gain that is not there, or that can't be."""
     if gain.low <= 1.0:
         word = "slower" if gain.high < 1.0 else "no gain beyond noise"
-        is_wide = gain.low < 1.0 < gain.high and gain.high - gain.low > WIDE
+        is_wide = gain.low < 1.0 < gain.high and gain.high - gain.low > UNDECIDED_WIDTH
         advice = " (the machine is busy: --seconds 60 measures longer)" if is_wide else ""
         raise NoGainError(f"{word}: {gain.describe()}{advice}")
     if gain.low > ceiling * CEILING_SLACK:

@@ -228,7 +228,7 @@ def package_texts() -> dict[str, str]:
     own = resources.files("actors.adopt.fitted_package")
     guard = resources.files("actors.release.guard")
     places = {
-        "call_layouts.py": own.joinpath("call_layouts.py"),
+        "layout_matching.py": own.joinpath("layout_matching.py"),
         "call_modes.py": guard.joinpath("call_modes.py"),
         "equal_values.py": guard.joinpath("equal_values.py"),
         "site_state.py": own.joinpath("site_state.py"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import torch
 
-from actors.adopt.regions.split_forward import Split, forward_names, split_source
+from actors.adopt.regions.forward_splitter import Split, forward_names, split_source
 from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.take.taken_tasks import Take
 from protocol.layouts import Layout

@@ -14,9 +14,9 @@ import weakref
 
 import torch
 
-from .call_layouts import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
 from .call_modes import _mode_misfit
 from .equal_values import _is_equal
+from .layout_matching import as_tuples, flat_layout, flat_specs, in_strides, matches, misfit, nest
 from .site_state import (
     KEYS,
     OWN,

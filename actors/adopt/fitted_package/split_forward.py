@@ -14,9 +14,9 @@ import inspect
 import torch
 from torch.nn.modules import module as torch_module
 
-from .call_layouts import as_tuples, flat_layout, flat_specs
 from .call_modes import _mode_misfit
 from .fitted_forward import FittedForward, _device_of, _own_misfit
+from .layout_matching import as_tuples, flat_layout, flat_specs
 from .site_state import KEYS, SiteState, record_misfit, structure, tied
 
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernel runs)"

@@ -117,7 +117,7 @@ def profile_steps(
 def attribute(events: list[Any], device: str) -> DeviceProfile:
     """Return the device time by module, from the profiler's events."""
     result = DeviceProfile(device=device)
-    places = _Places(events)
+    places = _EventScopes(events)
     for event in events:
         if event.device_type != DeviceType.CPU:
             continue
@@ -147,7 +147,7 @@ def attribute(events: list[Any], device: str) -> DeviceProfile:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _EventScope:
     """Where an event is."""
 
     path: str | None = None  # of the innermost module; None: in no module
@@ -156,11 +156,11 @@ class _Place:
     is_outermost: bool = False  # no operation is around it
 
 
-class _Places:
+class _EventScopes:
     """The place of each event."""
 
     def __init__(self, events: list[Any]) -> None:
-        self._known: dict[int, _Place] = {}
+        self._known: dict[int, _EventScope] = {}
         self._forward: dict[int, str] = {}  # sequence number -> module of the forward operation
         for event in events:
             if event.scope == FORWARD_SCOPE and event.sequence_nr >= 0:
@@ -169,29 +169,29 @@ class _Places:
                     self._forward[event.sequence_nr] = path  # the last one took the number
         self._known.clear()  # those of backward operations were not known yet
 
-    def of(self, event: Any) -> _Place:
+    def of(self, event: Any) -> _EventScope:
         """Return the place of an event."""
         chain = []
         while event is not None and id(event) not in self._known:
             chain.append(event)
             event = event.cpu_parent
-        place = _Place() if event is None else self._known[id(event)]
+        place = _EventScope() if event is None else self._known[id(event)]
         for each in reversed(chain):
             place = self._known[id(each)] = self._inside(place, each)
         return place
 
-    def _inside(self, around: _Place, event: Any) -> _Place:
+    def _inside(self, around: _EventScope, event: Any) -> _EventScope:
         """Return the place of an event directly inside of the one at `around`."""
         if event.name == STEP:
-            return _Place()
+            return _EventScope()
         if event.name.startswith(SCOPE):
-            return _Place(path=event.name.removeprefix(SCOPE))
+            return _EventScope(path=event.name.removeprefix(SCOPE))
         path = around.path
         if event.name.startswith(UPDATE_RANGES) or UPDATE_OPERATION in event.name:
             path = UPDATE
         if path is None and event.scope == BACKWARD_SCOPE:
             path = self._forward.get(event.sequence_nr)
-        return _Place(
+        return _EventScope(
             path=path,
             is_library=is_library_operation(event.name) or around.is_library,
             is_operation=True,

@@ -18,7 +18,7 @@ LEAST_OPERATIONS = 2  # that compute: one alone can't be fused with anything
 
 
 @dataclass(frozen=True, kw_only=True)
-class Region:
+class TraceRegion:
     """Some steps of a trace, by number."""
 
     steps: tuple[int, ...]  # in order
@@ -27,7 +27,7 @@ class Region:
     outputs: tuple[int, ...]  # values that are used outside
 
 
-def regions_of(trace: ForwardTrace) -> list[Region]:
+def regions_of(trace: ForwardTrace) -> list[TraceRegion]:
     """Return the regions of a trace, in order."""
     members = _components(trace)
     _absorb(trace, members)
@@ -35,13 +35,13 @@ def regions_of(trace: ForwardTrace) -> list[Region]:
     return sorted((each for each in found if each is not None), key=lambda each: each.steps)
 
 
-def ordered(trace: ForwardTrace, regions: list[Region]) -> list[int | Region]:
+def ordered(trace: ForwardTrace, regions: list[TraceRegion]) -> list[int | TraceRegion]:
     """Return steps and regions in an order that has every value before its use.
 
     Where there is a choice the original order is kept.
     """
     owner = {number: region.steps[-1] for region in regions for number in region.steps}
-    units: dict[int, int | Region] = {region.steps[-1]: region for region in regions}
+    units: dict[int, int | TraceRegion] = {region.steps[-1]: region for region in regions}
     for number, step in enumerate(trace.steps):
         if number not in owner and step.kind is not StepKind.INPUT:
             owner[number] = units[number] = number
@@ -126,7 +126,7 @@ def _followers(trace: ForwardTrace) -> list[set[int]]:
     return _inverted([step.after for step in trace.steps])
 
 
-def _region(trace: ForwardTrace, members: list[int]) -> Region | None:
+def _region(trace: ForwardTrace, members: list[int]) -> TraceRegion | None:
     """Return a region of these steps, without views of outside values that are used outside."""
     steps = set(members)
     while True:
@@ -150,7 +150,7 @@ def _region(trace: ForwardTrace, members: list[int]) -> Region | None:
     if not _is_closed(trace, steps, inputs):
         return None
     state = [word.path for word in words if isinstance(word, StateWord)]
-    return Region(
+    return TraceRegion(
         steps=tuple(inside),
         inputs=tuple(dict.fromkeys(inputs)),
         state=tuple(dict.fromkeys(state)),

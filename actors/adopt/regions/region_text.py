@@ -13,7 +13,7 @@ import torch
 
 from actors.adopt.regions.forward_trace import ForwardTrace, StepKind
 from actors.adopt.regions.function_text import DeviceWord, StateWord, Words, path_text
-from actors.adopt.regions.region_search import Region, ordered, regions_of
+from actors.adopt.regions.region_search import TraceRegion, ordered, regions_of
 
 RESERVED = frozenset(
     [
@@ -96,7 +96,7 @@ def split_text(trace: ForwardTrace) -> SplitText:
     lines.append(f"({', '.join(values[number] for number in given)},) = tensors")
     device = f"{values[0]}.device" if given else ""
     for place, unit in enumerate(units):
-        if isinstance(unit, Region):
+        if isinstance(unit, TraceRegion):
             name = f"{REGION}_{len(found) + 1}"
             found[name], places[name] = texts[id(unit)], _place(trace, units, place)
             outputs = []
@@ -119,7 +119,7 @@ def split_text(trace: ForwardTrace) -> SplitText:
     return SplitText(body=_indented(lines), regions=found, places=places)
 
 
-def _region_text(trace: ForwardTrace, region: Region) -> RegionText:
+def _region_text(trace: ForwardTrace, region: TraceRegion) -> RegionText:
     """Return a region's text: equal for equal regions, wherever they are."""
     arguments = tuple(f"x{number}" for number in range(len(region.inputs)))
     names = _Names(arguments)
@@ -171,12 +171,12 @@ def _indented(lines: Sequence[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _place(trace: ForwardTrace, units: Sequence[int | Region], place: int) -> str:
+def _place(trace: ForwardTrace, units: Sequence[int | TraceRegion], place: int) -> str:
     """Return which library calls are before and after a region: "after self.attn"."""
 
-    def border(others: Sequence[int | Region]) -> str:
+    def border(others: Sequence[int | TraceRegion]) -> str:
         for unit in others:
-            if not isinstance(unit, Region) and trace.steps[unit].kind is StepKind.LIBRARY:
+            if not isinstance(unit, TraceRegion) and trace.steps[unit].kind is StepKind.LIBRARY:
                 step = trace.steps[unit]
                 if step.submodule or step.computes:
                     return step.submodule or step.base

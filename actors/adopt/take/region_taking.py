@@ -14,7 +14,7 @@ import torch
 from actors.adopt.look.look import Look
 from actors.adopt.look.module_profile import profile_steps
 from actors.adopt.look.site_groups import SiteGroup, parts_of, site_groups
-from actors.adopt.regions.split_forward import TRACES, ForwardSplitter, Split
+from actors.adopt.regions.forward_splitter import TRACES, ForwardSplitter, Split
 from actors.adopt.take.taken_tasks import NotTaken
 from actors.adopt.take.task_making import ModelSteps
 from actors.adopt.tasks.operation_text import UntranslatableError

@@ -15,7 +15,7 @@ from actors.adopt.model.call_recorder import ModuleCalls, recorded_calls
 from actors.adopt.model.model_file import Batch, ModelFile, device_of
 from actors.adopt.model.model_state import KeptState, repeatable
 from actors.adopt.model.step_results import has_backward
-from actors.adopt.regions.split_forward import Split
+from actors.adopt.regions.forward_splitter import Split
 from actors.adopt.stage.errors import AdoptError
 from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit

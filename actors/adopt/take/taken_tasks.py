@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from actors.adopt.model.call_layouts import CallKind
-from actors.adopt.regions.split_forward import Split
+from actors.adopt.regions.forward_splitter import Split
 from actors.adopt.tasks.task_proof import Proof
 from protocol.layouts import Layout
 

@@ -67,7 +67,7 @@ class CompilerFailure(Value, frozen=True, kw_only=True):
     declared: frozenset[str] = frozenset()  # by these headers, as far as it is known already
 
 
-class _Place(Value, frozen=True, kw_only=True):
+class _ReportedLine(Value, frozen=True, kw_only=True):
     """A line of the candidate's that a compiler names, and what the compiler says of it."""
 
     text: str  # of the candidate's file
@@ -84,7 +84,7 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
         return _doubt_of_link(failure)
     if _REJECTED_FLAG.match(failure.output):
         return None
-    place = _place_of_error(failure, toolkit)
+    place = _reported_line(failure, toolkit)
     if place is None:
         return "the first error is outside the candidate's files"
     message = place.message
@@ -121,7 +121,7 @@ def _doubt_of_link(failure: CompilerFailure) -> str | None:
     return None if _LINK_ERROR.search(failure.output) else "the linker names no error"
 
 
-def _place_of_error(failure: CompilerFailure, toolkit: Toolkit) -> _Place | None:
+def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine | None:
     """Return the candidate's line that has the first error, or that uses the template with it."""
     found = _ERROR.search(failure.output)
     if found is None:
@@ -130,7 +130,7 @@ def _place_of_error(failure: CompilerFailure, toolkit: Toolkit) -> _Place | None
     if text is not None:
         if found["line"]:
             message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
-        return _Place(text=text, line=int(found["line"] or found["edg"]), message=message)
+        return _ReportedLine(text=text, line=int(found["line"] or found["edg"]), message=message)
     if _is_of_torch(found["file"], toolkit):
         return None
     if found["line"]:
@@ -143,7 +143,7 @@ def _place_of_error(failure: CompilerFailure, toolkit: Toolkit) -> _Place | None
     own = [(text, line) for text, line in places if text is not None]
     if not own:
         return None
-    return _Place(text=own[-1][0], line=own[-1][1], message=message, is_in_library=True)
+    return _ReportedLine(text=own[-1][0], line=own[-1][1], message=message, is_in_library=True)
 
 
 def _is_of_torch(file: str, toolkit: Toolkit) -> bool:

@@ -35,9 +35,9 @@ from actors.evaluator.fastbuild.headers.toolkit import (
     headers_of_torch,
     toolkit_key,
 )
-from actors.evaluator.fastbuild.nvcc.continued_half import remove_unused_halves
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import PreambleCache
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import remove_unused_snapshots
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
 from actors.evaluator.fastbuild.request.added_headers import AUTOGRAD, PYBIND
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
@@ -87,7 +87,7 @@ def prepare_toolkit(
             _write_headers(store, toolkit.folder)
         toolkit.precompiled.remove_unfinished()
         PreambleCache(toolkit).remove_unfinished()
-        remove_unused_halves(toolkit)
+        remove_unused_snapshots(toolkit)
         plain = [flag_set for flag_set in flag_sets if flag_set.is_plain()]
         if most_headers is not None and toolkit.precompiled.count() >= most_headers:
             plain = []

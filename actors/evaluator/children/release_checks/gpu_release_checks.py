@@ -10,8 +10,8 @@ import torch
 
 from actors.evaluator.children.release_checks.host_release_checks import HostReleaseChecks
 from actors.evaluator.children.release_checks.release_comparison import (
-    NotCheckableError,
     ReleaseCheckError,
+    UntestableUseError,
     call_on_copies,
     changes_state,
     map_tensors,
@@ -28,7 +28,7 @@ CUDA: Any = torch.cuda  # torch's own functions are untyped
 
 
 class GpuReleaseChecks(HostReleaseChecks):
-    """All release checks; on a host those of this file raise `NotCheckableError`."""
+    """All release checks; on a host those of this file raise `UntestableUseError`."""
 
     def check_side_stream(self) -> None:
         self._require_gpu()
@@ -56,7 +56,7 @@ class GpuReleaseChecks(HostReleaseChecks):
         static = self.inputs()
         self.expect(winner, plain, static, kernels=True)
         if changes_state(plain):
-            raise NotCheckableError("each call changes the module's state")
+            raise UntestableUseError("each call changes the module's state")
         stream = CUDA.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream), torch.no_grad():
@@ -82,7 +82,7 @@ class GpuReleaseChecks(HostReleaseChecks):
     def check_second_device(self) -> None:
         self._require_gpu()
         if torch.cuda.device_count() < 2:
-            raise NotCheckableError("there is one card")
+            raise UntestableUseError("there is one card")
         plain, winner = self.pair()
         self.expect(winner, plain, self.inputs(), kernels=True)
         moved = map_tensors(self.inputs(1), lambda tensor: tensor.to("cuda:1"))
@@ -94,7 +94,7 @@ class GpuReleaseChecks(HostReleaseChecks):
 
     def _require_gpu(self) -> None:
         if self.device != "cuda":
-            raise NotCheckableError("there is no GPU")
+            raise UntestableUseError("there is no GPU")
 
 
 def run_check(
@@ -108,7 +108,7 @@ def run_check(
     """Run one check and say how it ended; the others: as for `ReleaseComparison`."""
     try:
         GpuReleaseChecks(module, device, case, fills_on_card=fills_on_card).run(name)
-    except NotCheckableError as error:
+    except UntestableUseError as error:
         return ReleaseChecked(passed=False, skipped=True, reason=str(error))
     except (MemoryError, torch.OutOfMemoryError):
         return ReleaseChecked(passed=False, skipped=True, reason="there is not enough memory")

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from actors.evaluator.children.release_checks.release_comparison import (
-    NotCheckableError,
     ReleaseCheckError,
     ReleaseComparison,
+    UntestableUseError,
     call_on_copies,
     changes_state,
     map_tensors,
@@ -42,7 +42,7 @@ class HostReleaseChecks(ReleaseComparison):
     """The checks that need no GPU."""
 
     def run(self, name: str) -> None:
-        """Run one check by its name; raise `ReleaseCheckError` or `NotCheckableError`."""
+        """Run one check by its name; raise `ReleaseCheckError` or `UntestableUseError`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             getattr(self, f"check_{name.replace(' ', '_')}")()
@@ -95,7 +95,7 @@ class HostReleaseChecks(ReleaseComparison):
                 outputs += [t * 1.0 for t in wanted]
             loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()).sum())
         if not loss.requires_grad:
-            raise NotCheckableError("no gradient flows through the module")
+            raise UntestableUseError("no gradient flows through the module")
         return _Differentiable(loss, wanted)
 
     def check_state_dict(self) -> None:
@@ -145,7 +145,7 @@ class HostReleaseChecks(ReleaseComparison):
         first = [t.shape[0] for t in tensors_in(self.inputs()) if t.dim()]
         batch = first[0] if first else 0
         if batch < 2:
-            raise NotCheckableError("no input has a first dimension that could be smaller")
+            raise UntestableUseError("no input has a first dimension that could be smaller")
 
         def shorter(tensor: torch.Tensor) -> torch.Tensor:
             cut = tensor.dim() and tensor.shape[0] == batch
@@ -212,7 +212,7 @@ class HostReleaseChecks(ReleaseComparison):
                 wrong.append(f"{type(error).__name__}: {error}")
 
         if self._is_random(plain, work[0][1], work[0][2]) or changes_state(plain):
-            raise NotCheckableError("the module's outputs depend on the calls before")
+            raise UntestableUseError("the module's outputs depend on the calls before")
         threads = [threading.Thread(target=calls, args=each) for each in work]
         for thread in threads:
             thread.start()
@@ -280,7 +280,7 @@ class HostReleaseChecks(ReleaseComparison):
             try:
                 torch.export.export(plain, inputs)
             except Exception as own:
-                raise NotCheckableError("the module itself can't be exported") from own
+                raise UntestableUseError("the module itself can't be exported") from own
             raise ReleaseCheckError(f"{type(error).__name__}: {error}") from error
         module = exported.module()
         self.expect(module, plain, self.inputs(1))
@@ -293,7 +293,7 @@ class HostReleaseChecks(ReleaseComparison):
             with torch.no_grad():
                 trace(plain, inputs)
         except Exception as own:
-            raise NotCheckableError("the module itself can't be traced") from own
+            raise UntestableUseError("the module itself can't be traced") from own
         with torch.no_grad():
             traced = trace(winner, inputs)
         self.expect(traced, plain, self.inputs(1))
@@ -304,7 +304,7 @@ class HostReleaseChecks(ReleaseComparison):
         self.expect(winner, plain, inputs, kernels=True)
         stacked = map_tensors(inputs, lambda tensor: torch.stack([tensor, tensor]))
         if not all(isinstance(each, torch.Tensor) for each in stacked):
-            raise NotCheckableError("torch.vmap takes tensors alone")
+            raise UntestableUseError("torch.vmap takes tensors alone")
         try:
             got = torch.vmap(winner)(*stacked)
         except Exception:  # noqa: BLE001  # an error is the expected result

@@ -35,7 +35,7 @@ class ReleaseCheckError(Exception):
     """The winner is wrong in one use; the message describes it in one line."""
 
 
-class NotCheckableError(Exception):
+class UntestableUseError(Exception):
     """This use can't be tried here; the message has the reason in one line."""
 
 
@@ -113,7 +113,7 @@ class ReleaseComparison:
         except Exception as error:  # noqa: BLE001  # the module's own: the winner must raise, too
             expected = error
         if not isinstance(expected, Exception) and self._is_random(plain, inputs, expected):
-            raise NotCheckableError("the module's own outputs differ from call to call")
+            raise UntestableUseError("the module's own outputs differ from call to call")
         before = stats_of(winner)["kernel"]
         try:
             got = call_on_copies(winner, inputs)

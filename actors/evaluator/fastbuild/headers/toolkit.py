@@ -36,7 +36,7 @@ GENERATOR_FILES = (
     "headers/declared_names.py",
     "headers/graph_headers.py",
     "headers/header_tree.py",
-    "nvcc/continued_half.py",
+    "nvcc/preamble_snapshot.py",
     "nvcc/macro_replay.py",
     "nvcc/native/image_loader.cpp",
     "nvcc/native/image_writer.cpp",
@@ -85,7 +85,7 @@ class Toolkit:
         self.folder = folder
         self.precompiled = PrecompiledHeaders(folder / "precompiled")
         self.preambles_folder = folder / "preambles"  # of `nvcc_preamble.PreambleCache`
-        self.continued_folder = folder / "continued"  # of `continued_half.ContinuedHalf`
+        self.snapshots_folder = folder / "snapshots"  # of `preamble_snapshot.PreambleSnapshot`
 
     def is_complete(self) -> bool:
         """Whether candidates can be built with it."""

@@ -16,7 +16,6 @@ from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_
 from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
-from actors.evaluator.fastbuild.nvcc.continued_half import ContinuedHalf, HalfInput
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     HOST_HALF,
     NvccHalf,
@@ -30,6 +29,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     split_preamble,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, PreambleSnapshot
 from actors.evaluator.fastbuild.request.added_headers import (
     CUB_UMBRELLA,
     PYBIND,
@@ -248,11 +248,11 @@ class _NvccHalves:
         return finished
 
     def _continue(self, halves: list[NvccHalf]) -> CudaCompilation | None:
-        """Compile with stored halves that go on after the preamble; None if that can't be done."""
-        stored: list[ContinuedHalf] = []
+        """Compile each half from its stored snapshot; None if that can't be done."""
+        stored: list[PreambleSnapshot] = []
         inputs = [self._input(half) for half in halves]
         for given in inputs:
-            found = ContinuedHalf.find(self.context.toolkit, given)
+            found = PreambleSnapshot.find(self.context.toolkit, given)
             if found is None:
                 return None
             stored.append(found)
@@ -266,7 +266,7 @@ class _NvccHalves:
         finished = self._finish(stored[0].written)
         return None if finished.failed else finished
 
-    def _continue_half(self, stored: ContinuedHalf, given: HalfInput) -> CudaCompilation | None:
+    def _continue_half(self, stored: PreambleSnapshot, given: HalfInput) -> CudaCompilation | None:
         half, deadline = given.half, self.context.deadline
         with self.context.stopwatch.phase(f"{half.text} alone"):
             if not stored.preprocess(given, deadline):

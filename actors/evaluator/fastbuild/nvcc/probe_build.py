@@ -18,7 +18,6 @@ from actors.evaluator.fastbuild.headers.header_tree import (
     preamble_header,
     write_file,
 )
-from actors.evaluator.fastbuild.nvcc.continued_half import HalfInput, store_continued_half
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     BuildContext,
     nvcc_command,
@@ -36,6 +35,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     write_text,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, store_preamble_snapshot
 from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
 from actors.evaluator.fastbuild.request.added_headers import launch_no_kernels
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
@@ -146,7 +146,8 @@ class _Probe:
             own_folder=self.own_folder,
             source=self.source.path,
         )
-        store_continued_half(self.context.toolkit, given, self.context.deadline, is_same, written)
+        toolkit, deadline = self.context.toolkit, self.context.deadline
+        store_preamble_snapshot(toolkit, given, deadline, is_same, written)
 
     def _rest(self) -> str:
         prefix = self._prefix()

@@ -2,7 +2,7 @@
 // Figures as text, the same in every view.  A figure that was not measured is a dash, never 0.
 {
   const DASH = "–";
-  const WIDE = 100; // ratio of an interval's ends from which on it says nothing
+  const UNPRINTED_RATIO = 100; // of an interval's ends, as in run_data/formatting.py
 
   function isNumber(value) {
     return typeof value === "number" && Number.isFinite(value);
@@ -17,7 +17,7 @@
 
   function interval(low, high) {
     if (!isNumber(low) || !isNumber(high)) return "";
-    if (high >= WIDE * low) return `wider than ${WIDE}-fold`;
+    if (high >= UNPRINTED_RATIO * low) return `wider than ${UNPRINTED_RATIO}-fold`;
     const digits = Math.abs(low - 1) < 0.005 ? 3 : 2;
     return `${low.toFixed(digits)}–${high.toFixed(digits)}`;
   }

@@ -9,7 +9,10 @@ from actors.supervisor.reporting.run_data.snapshot import NodeView, Spend, TaskS
 from protocol.settings import Settings
 from protocol.values import AGENT_ROLES, Verdict
 
-WIDE = 100  # ratio of an interval's ends from which on it says nothing
+# Upper end of an interval / lower end, from which on its ends are not printed: they would read as a
+# measurement.  An interval that the judge calls too imprecise for a speed is printed up to here
+# (`verdict_annotations.IMPRECISE_RATIO`): it may still show that there is a winner.
+UNPRINTED_RATIO = 100
 
 
 def printable(text: str) -> str:
@@ -54,8 +57,9 @@ def speedup(verdict: Verdict) -> str:
 
 def interval(low: float, high: float, digits: int = 2) -> str:
     """`2.28–2.34`; of a machine that was too busy to measure `wider than 100-fold`."""
-    is_told = high < WIDE * low
-    return f"{low:.{digits}f}–{high:.{digits}f}" if is_told else f"wider than {WIDE}-fold"
+    if high >= UNPRINTED_RATIO * low:
+        return f"wider than {UNPRINTED_RATIO}-fold"
+    return f"{low:.{digits}f}–{high:.{digits}f}"
 
 
 CLOCK_NOTE = (

@@ -31,7 +31,8 @@ MIN_ROWS = 3
 MAX_MESSAGES = 3  # that stay visible; all of them are above the picture, too
 MIN_WORKER_ROWS = 4
 MAX_COLUMN = 14  # of the table of actors; a longer name is cut
-WIDE, NARROW = 100, 60  # columns from which on, and below which, the table of actors changes
+WIDE_COLUMNS = 100  # of a terminal: from here on the table of actors has all its columns
+NARROW_COLUMNS = 60  # below this it has no restarts and causes
 MAX_CURVE = 40
 COLOURS = {Outcome.CORRECT: "green", Outcome.REJECTED: "bold red", Outcome.NO_CANDIDATE: "dim"}
 
@@ -246,11 +247,12 @@ def worker_table(workers: tuple[WorkerStatus, ...], width: int, rows: int) -> Ta
     Where actors are left out, those with trouble and those at work stay, and a line counts the
     others.
     """
-    table = Table(box=None, padding=(0, 2 if width >= WIDE else 1, 0, 0), header_style="dim")
+    space = 2 if width >= WIDE_COLUMNS else 1
+    table = Table(box=None, padding=(0, space, 0, 0), header_style="dim")
     columns = ["actor", "doing", "for"]
-    if width >= WIDE:
+    if width >= WIDE_COLUMNS:
         columns = ["actor", "pid", "doing", "for", "leases", "rtt", "restarts", "last cause"]
-    elif width >= NARROW:
+    elif width >= NARROW_COLUMNS:
         columns += ["restarts", "last cause"] if any(map(_has_trouble, workers)) else []
     shown = _workers_to_show(workers, rows)
     cells = [_cells(worker) for worker in shown]

@@ -1,9 +1,9 @@
-"""A half of nvcc's work that goes on where trusted code paused it, after the preamble.
+"""The state of one half of nvcc's work after the preamble: stored once, where later builds start.
 
-The macros of the preamble stand for its text (`macro_replay`), and a process that has parsed it for
-the parser's run (`parser_image`).  The text is whole, so an error is the candidate's as it would be
-without; what can't go on is compiled from its beginning.  For headers that launch kernels alone:
-an image has the size of the parser's memory, 0.7 GB with thrust.
+Two things are stored: the preamble's macros, which gcc reads instead of its text (`macro_replay`),
+and the memory of a parser that has read it (`parser_image`).  The text is whole, so an error is the
+candidate's as it would be without; what can't start there is compiled from its beginning.  For
+headers that launch kernels alone: an image has the size of the parser's memory, 0.7 GB with thrust.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 
-MOST_HALVES = 8  # of one machine in one toolkit: 6 GB
-UNUSED_S = 30 * 86400.0  # after which another machine's halves are removed
-LEAST_FREE = 4 << 30  # bytes of the disk: halves are not stored on a fuller one
+MOST_SNAPSHOTS = 8  # of one machine in one toolkit: 6 GB
+UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
+LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
@@ -77,8 +77,8 @@ class HalfInput:
         )
 
 
-class ContinuedHalf:
-    """One stored half."""
+class PreambleSnapshot:
+    """One stored state: of a half, for the commands and headers that it was made with."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,8 +86,8 @@ class ContinuedHalf:
         self.image = ParserImage(folder)
 
     @classmethod
-    def find(cls, toolkit: Toolkit, given: HalfInput) -> ContinuedHalf | None:
-        """Return the stored half for these commands on this machine."""
+    def find(cls, toolkit: Toolkit, given: HalfInput) -> PreambleSnapshot | None:
+        """Return the snapshot for these commands on this machine."""
         found = cls(_folder(toolkit, given))
         return found if found.is_current() else None
 
@@ -95,7 +95,7 @@ class ContinuedHalf:
         """Whether the headers are as they were."""
         try:
             stamp, *files = read_text(self.folder / _HEADERS_FILE).split("\n")
-        except OSError:  # there is no such half
+        except OSError:  # there is no such snapshot
             return False
         return stamp == _stamp(files)
 
@@ -149,17 +149,17 @@ class ContinuedHalf:
         return ran and _with_source(ran, given.source)
 
 
-def store_continued_half(
+def store_preamble_snapshot(
     toolkit: Toolkit,
     given: HalfInput,
     deadline: Deadline,
     is_same: Callable[[], bool],
     written: str = "",
 ) -> None:
-    """Store the half of a probe, whose whole text has been written and parsed.
+    """Store the snapshot of a probe, whose whole text has been written and parsed.
 
     It is stored only if `is_same` finds the same output of the parser that goes on as before.  A
-    full disk, or one on which no program may run, has no stored halves: builds parse the headers.
+    full disk, or one on which no program may run, has no snapshots: builds parse the headers.
     """
     with suppress(OSError):
         if shutil.disk_usage(toolkit.folder).free >= LEAST_FREE:
@@ -176,10 +176,10 @@ def _store(
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
     folder.parent.mkdir(parents=True, exist_ok=True)
     others = [each for each in folder.parent.iterdir() if _is_finished(each)]
-    if folder in others or whole is None or len(others) >= MOST_HALVES:
+    if folder in others or whole is None or len(others) >= MOST_SNAPSHOTS:
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
-        stored = ContinuedHalf(Path(name, "half"))
+        stored = PreambleSnapshot(Path(name, "snapshot"))
         stored.folder.mkdir()
         if not stored.make(given, whole[0], deadline):
             return
@@ -190,8 +190,8 @@ def _store(
         stored.folder.rename(folder)
 
 
-def remove_unused_halves(toolkit: Toolkit) -> None:
-    """Remove halves of old headers, of killed makers, and of machines not seen for long.
+def remove_unused_snapshots(toolkit: Toolkit) -> None:
+    """Remove snapshots of old headers, of killed makers, and of machines not seen for long.
 
     To be called whenever the toolkit is prepared: this machine uses it.
     """
@@ -199,10 +199,10 @@ def remove_unused_halves(toolkit: Toolkit) -> None:
     with suppress(OSError):
         os.utime(own)
     remove_unfinished(own)
-    for half in filter(_is_finished, own.glob("*")):
-        if not ContinuedHalf(half).is_current():
-            shutil.rmtree(half, ignore_errors=True)
-    for other in toolkit.continued_folder.glob("*"):
+    for stored in filter(_is_finished, own.glob("*")):
+        if not PreambleSnapshot(stored).is_current():
+            shutil.rmtree(stored, ignore_errors=True)
+    for other in toolkit.snapshots_folder.glob("*"):
         with suppress(OSError):  # another machine has just removed it
             if other != own and time.time() - other.stat().st_mtime > UNUSED_S:
                 shutil.rmtree(other)
@@ -221,7 +221,7 @@ def _headers_of(preamble: str, given: HalfInput) -> Iterable[str]:
 
 
 def _programs_of(given: HalfInput) -> list[str]:
-    """Return the compilers that read the headers: another one in its place is another half."""
+    """Return the compilers that read the headers: another one needs another snapshot."""
     settings = given.steps.settings
     found = []
     for step in (given.half.text, given.half.parser):
@@ -254,4 +254,4 @@ def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
 
 
 def _machine_folder(toolkit: Toolkit) -> Path:
-    return toolkit.continued_folder / machine_identity()
+    return toolkit.snapshots_folder / machine_identity()

@@ -1,4 +1,4 @@
-"""Laws of stored halves, with the real preprocessor and a small parser."""
+"""Laws of stored snapshots, with the real preprocessor and a small parser."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
-from actors.evaluator.fastbuild.nvcc.continued_half import (
-    MOST_HALVES,
-    ContinuedHalf,
-    HalfInput,
-    remove_unused_halves,
-    store_continued_half,
-)
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import machine_identity
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
+    MOST_SNAPSHOTS,
+    HalfInput,
+    PreambleSnapshot,
+    remove_unused_snapshots,
+    store_preamble_snapshot,
+)
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
 
 pytestmark = pytest.mark.skipif(
@@ -85,11 +85,11 @@ def toolkit(tmp_path: Path) -> Toolkit:
 
 @pytest.fixture
 def is_stored(toolkit: Toolkit, given: HalfInput) -> Callable[[], bool]:
-    """A function that stores the half, if it can be, and returns whether it is found."""
+    """A function that stores the snapshot, if it can be, and returns whether it is found."""
 
     def store() -> bool:
-        store_continued_half(toolkit, given, Deadline(60.0), lambda: True)
-        return ContinuedHalf.find(toolkit, given) is not None
+        store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True)
+        return PreambleSnapshot.find(toolkit, given) is not None
 
     return store
 
@@ -100,12 +100,12 @@ def test_a_half_is_used_while_its_headers_are_the_same(
     """An update of CUDA in its folder changes headers and no command."""
     assert is_stored()
     shutil.rmtree(tmp_path / "own")  # the headers that only the probe had
-    assert ContinuedHalf.find(toolkit, given) is not None
+    assert PreambleSnapshot.find(toolkit, given) is not None
     header = tmp_path / "include/stark/preamble.h"
     header.write_text(header.read_text().replace("preamble;", "replaced;"))
-    assert ContinuedHalf.find(toolkit, given) is None
+    assert PreambleSnapshot.find(toolkit, given) is None
     header.unlink()
-    assert ContinuedHalf.find(toolkit, given) is None
+    assert PreambleSnapshot.find(toolkit, given) is None
 
 
 def test_a_half_is_for_the_compilers_and_headers_that_made_it(
@@ -118,13 +118,13 @@ def test_a_half_is_for_the_compilers_and_headers_that_made_it(
     header.write_text(header.read_text().replace("runtime;", "replace;"))
     os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert header.stat().st_size == before.st_size
-    assert ContinuedHalf.find(toolkit, given) is None
+    assert PreambleSnapshot.find(toolkit, given) is None
 
-    remove_unused_halves(toolkit)
+    remove_unused_snapshots(toolkit)
     subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
     assert is_stored()
     os.utime(parser)
-    assert ContinuedHalf.find(toolkit, given) is None
+    assert PreambleSnapshot.find(toolkit, given) is None
 
 
 def test_a_half_knows_the_names_of_its_headers(
@@ -135,7 +135,7 @@ def test_a_half_knows_the_names_of_its_headers(
     header.write_text("#define FROM_MACRO 1\n" + header.read_text() + "void declared_here(int);\n")
     subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
     assert is_stored()
-    stored = ContinuedHalf.find(toolkit, given)
+    stored = PreambleSnapshot.find(toolkit, given)
     assert stored is not None
     assert {"FROM_MACRO", "declared_here"} <= stored.declared
 
@@ -149,41 +149,41 @@ def test_a_half_of_old_headers_makes_place_for_the_new_one(
         file.write("int another;\n")
     subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
     assert not is_stored()
-    remove_unused_halves(toolkit)
+    remove_unused_snapshots(toolkit)
     assert is_stored()
 
 
-def test_only_finished_halves_of_this_machine_count(
+def test_only_finished_snapshots_of_this_machine_count(
     toolkit: Toolkit, is_stored: Callable[[], bool]
 ) -> None:
-    """After an update of the kernel no half was stored any more."""
-    for number in range(MOST_HALVES):
-        (toolkit.continued_folder / "former" / str(number)).mkdir(parents=True)
-        (toolkit.continued_folder / f"former{number}").mkdir()
-        (toolkit.continued_folder / machine_identity() / f".half-{number}").mkdir(parents=True)
+    """After an update of the kernel no snapshot was stored any more."""
+    for number in range(MOST_SNAPSHOTS):
+        (toolkit.snapshots_folder / "former" / str(number)).mkdir(parents=True)
+        (toolkit.snapshots_folder / f"former{number}").mkdir()
+        (toolkit.snapshots_folder / machine_identity() / f".half-{number}").mkdir(parents=True)
     assert is_stored()
 
 
-def test_there_are_never_more_halves_than_the_most(
+def test_there_are_never_more_snapshots_than_the_most(
     toolkit: Toolkit, is_stored: Callable[[], bool]
 ) -> None:
     """Each has the size of a parser's memory."""
-    for number in range(MOST_HALVES):
-        (toolkit.continued_folder / machine_identity() / str(number)).mkdir(parents=True)
+    for number in range(MOST_SNAPSHOTS):
+        (toolkit.snapshots_folder / machine_identity() / str(number)).mkdir(parents=True)
     assert not is_stored()
 
 
-def test_halves_of_machines_that_are_gone_are_removed(
+def test_snapshots_of_machines_that_are_gone_are_removed(
     toolkit: Toolkit, is_stored: Callable[[], bool]
 ) -> None:
     """A kernel of last month will not come back; one of last week may be another host's."""
     assert is_stored()
-    own = toolkit.continued_folder / machine_identity()
+    own = toolkit.snapshots_folder / machine_identity()
     for name, days in (("gone", 31), ("other", 7), (own.name, 31)):
-        (toolkit.continued_folder / name / "half").mkdir(parents=True, exist_ok=True)
+        (toolkit.snapshots_folder / name / "snapshot").mkdir(parents=True, exist_ok=True)
         then = time.time() - days * 86400
-        os.utime(toolkit.continued_folder / name, (then, then))
-    remove_unused_halves(toolkit)
-    assert {"other", own.name} == {each.name for each in toolkit.continued_folder.iterdir()}
+        os.utime(toolkit.snapshots_folder / name, (then, then))
+    remove_unused_snapshots(toolkit)
+    assert {"other", own.name} == {each.name for each in toolkit.snapshots_folder.iterdir()}
     assert time.time() - own.stat().st_mtime < 3600
     assert is_stored()
