@@ -1,7 +1,7 @@
 """cases.toml beside a task: every layout in which the model called the module, with its weight.
 
 The task's own inputs are the case with `drawn = true`.  Cases with `shapes` are judged, too; the
-others are for reading.  The format is in docs/own-model.md.
+others are for reading.  The format is in docs/adopt-reference.md.
 """
 
 from __future__ import annotations
