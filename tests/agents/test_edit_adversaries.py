@@ -126,7 +126,7 @@ def test_a_difference_in_place_of_new_lines_is_asked_about() -> None:
         reply = parse_reply(f"## Edits\n\n### line 7\n{fenced(text, language)}\n")
         found = edited_source(reply, ShownLines(CANDIDATE))
         assert isinstance(found, ReplyProblem)
-        assert "is a difference" in found.reason
+        assert "is a diff" in found.reason
 
 
 def test_a_remark_between_edits_is_no_edit() -> None:
@@ -207,15 +207,19 @@ def read_two_kernels(text: str) -> Candidate | ReplyProblem:
     ("title", "new", "words"),
     [
         ("line 10", f"10\t{BODY}\n  // of 512 threads", "line numbers"),
-        ("line 10", f"-  int i = blockIdx.x * 256 + threadIdx.x;\n+{BODY}", "is a difference"),
-        ("line 10", f"<<<<<<< SEARCH\n  int i;\n=======\n{BODY}\n>>>>>>> REPLACE", "search for"),
+        ("line 10", f"-  int i = blockIdx.x * 256 + threadIdx.x;\n+{BODY}", "is a diff"),
+        (
+            "line 10",
+            f"<<<<<<< SEARCH\n  int i;\n=======\n{BODY}\n>>>>>>> REPLACE",
+            "search-and-replace marks",
+        ),
         ("lines 10-11", f"{BODY}\n  // the rest of the kernel stays unchanged", "leaves lines out"),
         ("lines 10-11", f"{BODY}\n  /* existing code */", "leaves lines out"),
         ("lines 21-22", "        ...\n        return y", "leaves lines out"),
-        ("lines 10-11", f"{BODY}\n  y[i] = 1.0f;\n}}", "do not pair up"),
-        ("lines 9-10", BODY, "do not pair up"),
+        ("lines 10-11", f"{BODY}\n  y[i] = 1.0f;\n}}", "no longer match"),
+        ("lines 9-10", BODY, "no longer match"),
         ("kernel add (and one_more)", f"{MORE}__global__ void add() {{\n}}", "defined twice"),
-        ("function forward", "def forward(self, x):\n    return x + 1.0", "has left its class"),
+        ("function forward", "def forward(self, x):\n    return x + 1.0", "is outside its class"),
         ("line 10 (which also changes line 11)", BODY, "names no place"),
         ("from `" + "a " * 2000 + "` to `b`", BODY, "can't be placed"),
     ],

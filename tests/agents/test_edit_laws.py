@@ -165,7 +165,7 @@ def test_a_name_is_the_whole_definition(name: str, lines: str) -> None:
     [
         ("function twice", "there are 2 of function twice, on lines 23-25, 26-28"),
         ("function missing", "there are: scale, scale_all, twice"),
-        ("from `return a;` to `}`", "stands on lines 24, 27: which one is meant?"),
+        ("from `return a;` to `}`", "is on lines 24, 27: which one is meant?"),
         ("from `struct Pair` to `};`", "it is a part of line 14"),
         ("line `return y;`", "no whole line of the source reads"),
         ("lines 30-400", "the source has lines 1-38"),
@@ -174,7 +174,7 @@ def test_a_name_is_the_whole_definition(name: str, lines: str) -> None:
         ("somewhere in forward", "names no place"),
         ("lines 5-6 and the class", "names no place"),
         ("lines 5-6, 9", "names no place"),
-        ("from `return x` to `#include <vector>`", "stands on lines"),
+        ("from `return x` to `#include <vector>`", "is on lines"),
     ],
 )
 def test_an_unclear_place_is_a_question(name: str, words: str) -> None:

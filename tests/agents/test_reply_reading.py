@@ -111,11 +111,11 @@ def test_a_candidate_with_misspelt_marks_can_be_planned_for(line: str, mark: str
 @pytest.mark.parametrize(
     ("code", "word"),
     [
-        ("class ModelNew(:\n", "no Python"),
+        ("class ModelNew(:\n", "not valid Python"),
         ("class Model: ...\n", "no class ModelNew"),
-        ("x = 1\0\n", "no Python"),
+        ("x = 1\0\n", "not valid Python"),
         (f"class ModelNew: ...\nx = '{'a' * 300_000}'\n", "longer than 256 KiB"),
-        ("(" * 100_000, "no Python"),
+        ("(" * 100_000, "not valid Python"),
     ],
 )
 def test_the_fault_of_a_candidate_is_named(code: str, word: str) -> None:

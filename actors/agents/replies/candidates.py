@@ -54,7 +54,7 @@ def _whole_file(reply: Reply, shown: ShownLines | None) -> EditedSource | ReplyP
 
 
 def _file_problem(source: str, shown: str) -> str:
-    """Return why a text is no whole candidate; a sketch leaves code of the shown source out."""
+    """Return why a text is not a whole candidate; a sketch leaves code of the shown source out."""
     problem = candidate_problem(source)
     if problem:
         return problem
@@ -100,11 +100,11 @@ def candidate_problem(source: str) -> str:
         return f"the code is longer than {MAX_BYTES // 1024} KiB"
     module = python_source.parse(source)
     if isinstance(module, str):
-        return f"the code is no Python: {module}"
+        return f"the code is not valid Python: {module}"
     if not python_source.defines_class(module, "ModelNew"):
         return "the code defines no class ModelNew"
     if "" in python_source.imported_modules(source):
-        return "the code imports from beside itself (from . import …): put all of it into one file"
+        return "the code imports from its own folder (from . import …): put all of it into one file"
     return unexpanded_macro(source) or _short_macro(module) or _broken_space(source)
 
 
@@ -124,7 +124,7 @@ def _short_macro(module: ast.Module) -> str:
 
 
 def _broken_space(source: str) -> str:
-    """Return what the judge would say of a `TUNE` that is no literal of values; else ""."""
+    """Return what the judge would say of a `TUNE` that is not a literal of values; else ""."""
     try:
         tune_space(source)
     except TuneSpaceError as error:

@@ -1,7 +1,7 @@
 """What is likely a slip in an answer of edits, as a question to the model.
 
-Pure.  New lines that are no text of the file (numbers, differences, left-out code), and sources
-that the edits broke: brackets that pair up no more, definitions twice or outside their class.
+Pure.  New lines that are not text of the file (numbers, differences, left-out code), and sources
+that the edits broke: brackets that no longer match, definitions twice or outside their class.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def question_about_block(block: FencedBlock, lines: Sequence[str], replaced: Seq
     if not block.is_closed:
         return "was never closed"
     if block.language in ("diff", "patch") or _is_difference(lines, replaced):
-        return "is a difference: write the new lines alone"
+        return "is a diff: write only the new lines"
     if sum(bool(_CONFLICT.fullmatch(line)) for line in lines) > 1:
-        return "holds the lines to search for: write the new lines alone, the heading names those"
+        return "has search-and-replace marks: write only the new lines, the heading names the old"
     if any(_is_fence(line, block) for line in lines):
         return (
-            "holds a fence: close each block, and use a longer fence around lines that begin with"
-            " one"
+            "contains a fence: close each block, and use a longer fence around lines that begin"
+            " with one"
         )
     if len(lines) == 1 and _WORD.fullmatch(lines[0].strip()):
-        return "holds words: leave it empty where lines go away"
+        return "holds words, not code: leave it empty to delete lines"
     left_out = left_out_of_block(lines, replaced)
     if left_out:
         return f"leaves lines out ({left_out!r}): write all new lines, or edit smaller places"
@@ -141,7 +141,7 @@ def _bracket_question(before: str, after: str) -> str:
         return ""
     head = next(line.strip() for line in broken.split("\n") if line.strip())
     return (
-        "the brackets of the compiled code do not pair up any more, in the string that begins with"
+        "the brackets of the compiled code no longer match, in the string that begins with"
         f" {head[:60]!r}: name the lines again, with the closing brackets that the new lines hold"
     )
 
@@ -173,7 +173,7 @@ def _code_strings(source: str) -> Iterator[str]:
 
 
 def _definition_question(before: str, after: str) -> str:
-    """Return a question where a definition stands twice, or has left its class."""
+    """Return a question where something is defined twice, or is outside its class now."""
     old, new = python_source.parse(before), python_source.parse(after)
     if isinstance(old, str) or isinstance(new, str):
         return ""
@@ -204,7 +204,7 @@ def _left_class_question(old: ast.Module, new: ast.Module) -> str:
         if isinstance(one, ast.ClassDef) and one.name in methods:
             for name in sorted((_methods(one) - methods[one.name]) & outside):
                 return (
-                    f"`{name}` has left its class: indent its lines as those of"
+                    f"`{name}` is outside its class now: indent its lines as those of"
                     f" {one.name}.{name} were"
                 )
     return ""

@@ -147,8 +147,8 @@ def _question(edit: Edit, block: FencedBlock, shown: ShownLines) -> str:
         return ""
     return (
         f"the edit '### {edit.title}' (lines {edit.first}-{edit.last}) also holds line {number},"
-        " which stands beside these lines, so that it would stand there twice: name the lines"
-        f" again, with line {number} or without it"
+        " which is next to these lines and would be there twice: name the lines again, with line"
+        f" {number} or without it"
     )
 
 

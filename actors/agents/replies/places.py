@@ -143,7 +143,7 @@ class ShownLines:
             return found[0]
         if found:
             return PlaceProblem(
-                reason=f"the line `{_shortened(wanted)}` stands on lines {_listed(found)}: which"
+                reason=f"the line `{_shortened(wanted)}` is on lines {_listed(found)}: which"
                 " one is meant? Name it by its number"
             )
         near = [n for n, line in enumerate(plain, start=1) if wanted and wanted in line]

@@ -127,7 +127,7 @@ def fenced(code: str, language: str = "python") -> str:
 def parse_reply(text: str) -> Reply:
     """Return the sections of a reply; any text has at least the one without a name.
 
-    What a model thought before its answer is no part of it; an answer may stand in a block.
+    What a model thought before its answer is not part of it; an answer may stand in a block.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     has_thoughts = text.lstrip().startswith("<") or "</think" in text.lower()
@@ -232,7 +232,7 @@ def _heading(line: str) -> str | None:
 def _edit_title(line: str, *, is_below: bool) -> str | None:
     """Return the place that a heading names; None for another heading.
 
-    Below '## Edits' each smaller heading names one.  Emphasis around the place is no part of it.
+    Below '## Edits' each smaller heading names one.  Emphasis around the place is not part of it.
     """
     if len(line) > MAX_PLACE:  # a question names its beginning
         return f"{line.strip(' #')[:SHOWN_CHARS]}…" if is_below and "###" in line[:7] else None

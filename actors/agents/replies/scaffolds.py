@@ -130,7 +130,7 @@ def _language_problem(
         zone = zone_of(zones, first)
         if zone != zone_of(zones, last + 1):
             return AnchorProblem(
-                reason=f"line {pair.begin + 1}: BEGIN and END stand in different languages"
+                reason=f"line {pair.begin + 1}: BEGIN and END are in different languages"
             )
         form, wanted = (
             (HASH_ANCHOR, f"# {BEGIN}") if zone is None else (STAR_ANCHOR, f"/* {BEGIN} */")
@@ -142,7 +142,7 @@ def _language_problem(
                 )
     module = python_source.parse(checked.text)
     if isinstance(module, str):
-        return AnchorProblem(reason=f"with the anchors it is no Python any more: {module}")
+        return AnchorProblem(reason=f"with the anchors it is no longer valid Python: {module}")
     return None
 
 
