@@ -21,7 +21,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,14 +32,14 @@ from actors.agents.replies.replies import parse_reply
 from actors.cli import OneLineParser
 from actors.evaluator.build.build_stage import BuildResult
 from actors.evaluator.devices import device_description as devices
-from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.ordered_judging import builds_ahead
 from actors.work_context import STANDALONE
 from protocol.messages import Lease, Solve
-from protocol.settings import Limits
 from protocol.values import AttemptView, Backend, DeviceKind, Outcome, Task, Value, Verdict
 from scripts.benchmarks.honest_kernels import OWN_MODULE, honest_kernels
 from scripts.benchmarks.machine_info import machine
+from scripts.benchmarks.own_judge import with_own_judge
 
 ROOT = Path(__file__).parents[2]
 WANTED = 300  # judgments
@@ -88,20 +87,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kernelbench", type=Path, help="a folder of KernelBench's problems")
     flags = parser.parse_args(arguments)
     print(f"{machine()}", flush=True)
-    with tempfile.TemporaryDirectory() as folder, other_program(flags.device) as other:
-        judge = Judge(flags.device, Limits(time_s=TIME_S), Path(folder) / "judge")
-        try:
+    with other_program(flags.device) as other:
+
+        def measure(judge: Judge) -> int:
             part, of = flags.share
             found = honest_candidates(flags.device, flags.kernelbench)
             chosen = share_of(found, part, of)
             count = min(-(-flags.count // of), MOST_TIMES * len(chosen))
             judgments = HonestJudgments(judge, flags.device, other)
             return judgments.judge_all(chosen, count, flags.seconds)
-        except JudgeUnavailableError as error:
-            print(f"could not judge: {error}")
-            return 4
-        finally:
-            judge.close()
+
+        return with_own_judge(flags.device, TIME_S, measure)
 
 
 def share(text: str) -> tuple[int, int]:

@@ -16,19 +16,18 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device_description as devices
-from actors.evaluator.judge import Judge, JudgeUnavailableError
+from actors.evaluator.judge import Judge
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks import benchmark_candidates
 from scripts.benchmarks.machine_info import machine
+from scripts.benchmarks.own_judge import with_own_judge
 
 ARITHMETIC_TASK = """\
 import torch
@@ -72,16 +71,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--time-s", type=float, default=Limits().time_s, help="of samples each")
     flags = parser.parse_args(arguments)
     print(f"{machine()}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
-        try:
-            judgments = RepeatedJudgments(judge, flags.device, is_by_memory=flags.bound == "memory")
-            return compare(judgments, flags.processes, flags.busy)
-        except JudgeUnavailableError as error:
-            print(f"could not judge: {error}")
-            return 4
-        finally:
-            judge.close()
+
+    def measure(judge: Judge) -> int:
+        judgments = RepeatedJudgments(judge, flags.device, is_by_memory=flags.bound == "memory")
+        return compare(judgments, flags.processes, flags.busy)
+
+    return with_own_judge(flags.device, flags.time_s, measure)
 
 
 def compare(judgments: RepeatedJudgments, processes: int, busy: int) -> int:

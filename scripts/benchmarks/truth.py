@@ -23,12 +23,10 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 from unittest import mock
@@ -42,7 +40,6 @@ from actors.evaluator.sandbox.child_failures import CandidateFault
 from actors.evaluator.timing import intervals
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.timing_statistics import TimedGroup, Timing
-from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Value, Verdict
 from scripts.benchmarks.honest_kernels import (
     HonestKernel,
@@ -52,6 +49,7 @@ from scripts.benchmarks.honest_kernels import (
 )
 from scripts.benchmarks.machine_info import machine
 from scripts.benchmarks.ordinary_clock import ClockError, OrdinaryClock
+from scripts.benchmarks.own_judge import with_own_judge
 
 MEDIAN_LIMIT, EACH_LIMIT = 0.01, 0.03
 SHORT_US, SHORT_LIMIT_US = 5.0, 0.5  # calls that launch nothing: the judge's resolution
@@ -76,17 +74,13 @@ def main(arguments: list[str]) -> int:
     kernels = [by_name[name] for name in flags.names] or standard
     if flags.draw:
         kernels = in_drawn_order(kernels, flags.draw)
-    with tempfile.TemporaryDirectory() as folder:
-        judge = Judge(flags.device, Limits(time_s=flags.time_s), Path(folder) / "judge")
-        try:
-            with OrdinaryClock(flags.device) as clock:
-                comparison = ClockComparison(judge, clock, flags.device, flags.time_s)
-                return comparison.compare_all(kernels, flags.seconds)
-        except JudgeUnavailableError as error:
-            print(f"could not judge: {error}")
-            return 4
-        finally:
-            judge.close()
+
+    def measure(judge: Judge) -> int:
+        with OrdinaryClock(flags.device) as clock:
+            comparison = ClockComparison(judge, clock, flags.device, flags.time_s)
+            return comparison.compare_all(kernels, flags.seconds)
+
+    return with_own_judge(flags.device, flags.time_s, measure)
 
 
 class ClockComparison:

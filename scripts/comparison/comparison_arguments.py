@@ -26,6 +26,7 @@ from scripts.tables.table_arguments import (
     FIRST_LOOKS_HELP,
     add_run_settings,
     setting_text,
+    setting_texts,
 )
 
 COMMAND = typed_command("compare")
@@ -139,11 +140,7 @@ class ComparisonArguments:
 def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
     """Return the parsed `argv`; raise UsageError with one line when it is not valid."""
     parsed = vars(_parser().parse_args(argv))
-    texts = {
-        option.setting: setting_text(option, parsed[option.setting], COMMAND)
-        for option in OPTIONS
-        if parsed[option.setting] is not None
-    }
+    texts = setting_texts(parsed, COMMAND)
     if not parsed["task"]:
         raise UsageError("nothing to compare on: give --task FILE, several times if you like")
     if SEED in texts:

@@ -101,8 +101,7 @@ def _check_same(place: Path, old: Settings, problems: Sequence[KernelBenchProble
             f" {len(requested)} ({_difference(stored, set(requested))}): choose another --results"
         )
     for task, source in requested.items():
-        copy = place / RUN_FOLDER / "tasks" / f"{task}.py"
-        if not copy.is_file() or copy.read_text(encoding="utf-8") != source:
+        if not _has_task(place, task, source):
             raise UsageError(
                 f"--results: {task} in {place} is not the file that --root has now: choose another"
                 " --results"
@@ -114,11 +113,16 @@ def check_same_tasks(place: Path, names: Sequence[str], tasks: Mapping[str, str]
     if set(names) != set(tasks):
         raise UsageError(f"{place} holds a run of other tasks: choose another --results")
     for name, source in tasks.items():
-        copy = place / RUN_FOLDER / "tasks" / f"{name}.py"
-        if not copy.is_file() or copy.read_text(encoding="utf-8") != source:
+        if not _has_task(place, name, source):
             raise UsageError(
                 f"the task {name} was another text in {place}: choose another --results"
             )
+
+
+def _has_task(place: Path, name: str, source: str) -> bool:
+    """Whether the run in `place` has a task with exactly this source."""
+    copy = place / RUN_FOLDER / "tasks" / f"{name}.py"
+    return copy.is_file() and copy.read_text(encoding="utf-8") == source
 
 
 def _difference(stored: set[str], requested: set[str]) -> str:

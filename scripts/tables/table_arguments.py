@@ -7,9 +7,10 @@ are read by the supervisor's table of options and passed on.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
@@ -81,11 +82,7 @@ class TableArguments:
 def parse_arguments(argv: Sequence[str]) -> TableArguments:
     """Return the parsed `argv`; raise UsageError with one line when it is not valid."""
     parsed = vars(_parser().parse_args(argv))
-    texts = {
-        option.setting: setting_text(option, parsed[option.setting], COMMAND)
-        for option in OPTIONS
-        if parsed[option.setting] is not None
-    }
+    texts = setting_texts(parsed, COMMAND)
     strategies, folders = _compared(parsed["compare"])
     if strategies and "strategy" in texts:
         raise UsageError("--compare names the strategies: leave out --strategy")
@@ -152,6 +149,15 @@ def setting_text(option: SettingOption, text: str, command: str) -> str:
     if option.setting.endswith("model") and colon and kind in ("script", "replay"):
         return f"{kind}:{Path(rest).resolve()}"
     return text
+
+
+def setting_texts(parsed: Mapping[str, Any], command: str) -> dict[str, str]:
+    """Return the texts of the settings that a command line has, by their names."""
+    return {
+        option.setting: setting_text(option, parsed[option.setting], command)
+        for option in OPTIONS
+        if parsed[option.setting] is not None
+    }
 
 
 def _level(text: str) -> int:

@@ -84,7 +84,10 @@ def test_markdown_around_an_edit_does_not_matter(data: st.DataObject) -> None:
         (f"## Edits\n\n### line\u200b 7\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### line 7\n```cpp\n{STORE}\n```\n```cpp\n//\n```\n", "has 2 blocks"),
         ("## Advice\n```python\nclass ModelNew: pass\n```\n## Candidate\n\nAs above.\n", "no code"),
-        ("## Candidate\n```python\nfrom .k import f\nclass ModelNew: pass\n```\n", "beside itself"),
+        (
+            "## Candidate\n```python\nfrom .k import f\nclass ModelNew: pass\n```\n",
+            "from its own folder",
+        ),
         (
             "## Candidate\n### kernels.py\n```python\nX = 1\n```\n### model.py\n"
             "```python\nfrom kernels import X\nclass ModelNew: pass\n```\n",

@@ -19,6 +19,7 @@ from actors.agents.requests.prompting import (
     PLAN_TEMPERATURE,
     SOLO_TEMPERATURE,
     fill,
+    person_sections,
     quoted,
     reference_times,
 )
@@ -58,9 +59,7 @@ def compact_request(
     known = ledger_text(work)
     if known:
         sections.append(PromptSection(kind="ledger", text=known))
-    if work.person_advice:
-        advice = "\n\n".join(quoted(text) for text in work.person_advice)
-        sections.append(PromptSection(kind="person", text=fill("person.md", advice=advice)))
+    sections += person_sections(work)
     sections.append(PromptSection(kind="role", text=instruction))
     return Request(
         role=role,

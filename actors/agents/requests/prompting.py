@@ -99,10 +99,7 @@ def _request(
         title = f"Attempt {number}: node {entry.node}, {relation(entry, work)}"
         text = _observed("attempt.md", title, entry, entry.source)
         sections.append(PromptSection(kind="attempt", text=text, node=entry.node))
-    if work.person_advice:
-        advice = "\n\n".join(quoted(text) for text in work.person_advice)
-        text = fill("person.md", advice=advice)
-        sections.append(PromptSection(kind="person", text=text))
+    sections += person_sections(work)
     sections.append(PromptSection(kind="role", text=instruction))
     return Request(
         role=role,
@@ -114,6 +111,14 @@ def _request(
         max_tokens=max_tokens,
         work=work,
     )
+
+
+def person_sections(work: AgentWork) -> list[PromptSection]:
+    """Return the section with what a person advises; [] where no person does."""
+    if not work.person_advice:
+        return []
+    advice = "\n\n".join(quoted(text) for text in work.person_advice)
+    return [PromptSection(kind="person", text=fill("person.md", advice=advice))]
 
 
 def _example(backend: Backend) -> str:
