@@ -363,6 +363,12 @@ def test_an_error_in_a_later_step_is_one_line_and_one_of_ours_is_not(
     monkeypatch.setattr("actors.adopt.look.look.median_step_ms", broken)
     with pytest.raises(KeyError):
         stages_of_the_command.run(parsed)
+    monkeypatch.undo()
+    # The user's file calls this project's hooks, too.
+    model.write_text(model.read_text().replace("next(STEPS, None)", "True"))
+    monkeypatch.setattr("actors.adopt.look.module_profile.SCOPE", None)
+    with pytest.raises(TypeError):
+        stages_of_the_command.run(parsed)
 
 
 def test_tensors_of_inference_mode_and_scripted_parts_are_taken_as_they_are(tmp_path: Path) -> None:
