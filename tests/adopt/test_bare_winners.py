@@ -149,3 +149,21 @@ def test_a_graph_that_was_compiled_without_autocast_is_not_used_under_it(package
     assert (torch.float32, torch.bfloat16) == (first.dtype, found.dtype)
     assert torch.equal(found, expected)
     assert torch.equal(first, again)
+
+
+def test_a_compiled_graph_with_the_winner_is_told(package: Any) -> None:
+    """Its calls are not counted there; before, a report said that the kernel did not run."""
+    model = package.model()
+    package.fit(model)
+    changed = package.model()
+    package.fit(changed)
+    changed[0].train()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        model(INPUT)
+        assert not package.report(model)["0"]["in_graphs"]
+        for each in (model, changed):
+            torch.compile(each, backend="eager")(INPUT)
+    torch._dynamo.reset()
+    assert package.report(model)["0"]["in_graphs"]
+    assert not package.report(changed)["0"]["in_graphs"]

@@ -23,7 +23,7 @@ class RegimeGain(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     gain: Gain | None = None
-    engaged: int = 0  # calls of kernels while it was traced, warmed up and timed
+    engaged: int = 0  # fitted places whose kernel ran, or is in a graph
     problem: str = ""  # why it was not measured
 
     @property
@@ -59,7 +59,8 @@ def regime_gain(
         gain = compare_states(lambda: turn.set(0), lambda: turn.set(1), steps, device, seconds)
     except Exception as error:  # noqa: BLE001  # a compiler, on the user's model
         return RegimeGain(name=name, problem=first_line(error, 160))
-    engaged = sum(each["kernel"] for each in package.report(models[1]).values())
+    places = package.report(models[1]).values()
+    engaged = sum(bool(each["kernel"] or each["in_graphs"]) for each in places)
     return RegimeGain(name=name, gain=gain, engaged=engaged)
 
 

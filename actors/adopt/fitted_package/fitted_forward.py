@@ -73,6 +73,7 @@ class FittedForward:
         self.number = next(_numbers)
         _fitted[self.number] = self
         self.constant_misfit = _constant_misfit(self.number)
+        self.is_in_graphs = False  # whether a compiler has put the winner into a graph
 
     def original(self, *args, **kwargs):
         """Call the module's own forward; that of its class may be replaced at any time."""
@@ -246,7 +247,14 @@ class FittedForward:
             kernel, original = kernel + guard.kernel_calls, original + guard.plain_calls
             for reason, count in guard.reasons.items():
                 reasons[reason] = reasons.get(reason, 0) + count
-        return {"winner": self.winner, "kernel": kernel, "original": original, "reasons": reasons}
+        return {
+            "winner": self.winner,
+            "kernel": kernel,
+            "original": original,
+            "reasons": reasons,
+            # A guard counts its calls there, too; a winner without one is a part of the graph.
+            "in_graphs": self.is_bare and self.is_in_graphs,
+        }
 
     def reports(self, path):
         """Yield the path and the calls of what has a kernel here."""
@@ -287,8 +295,14 @@ def _device_of(layout):
 
 
 def _state_misfit(number):
-    """Return what of a fitted module, by its number, is not as when it was fitted."""
-    return _own_misfit(_fitted[number])
+    """Return what of a fitted module, by its number, is not as when it was fitted.
+
+    A compiler asks while it traces a call: without a misfit the winner is in its graph.
+    """
+    fitted = _fitted[number]
+    reason = _own_misfit(fitted)
+    fitted.is_in_graphs = fitted.is_in_graphs or not reason
+    return reason
 
 
 def _own_misfit(self):

@@ -59,7 +59,11 @@ def unfit(model):
 
 
 def report(model):
-    """Return path -> {"winner", "kernel", "original", "reasons"} of all fitted places."""
+    """Return path -> {"winner", "kernel", "original", "reasons", "in_graphs"} of all fitted places.
+
+    "in_graphs": whether a graph of torch.compile holds the winner itself, whose calls there are
+    not counted (winners that a run wrote are counted in graphs as elsewhere).
+    """
     found = {}
     for path, module in model.named_modules():
         fitted = vars(module).get("forward")
