@@ -8,6 +8,7 @@ import math
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from actors.adopt.check.check import check
@@ -189,6 +190,21 @@ class _AllStages:
             )
             parts = [task for task in found.tasks if task.part_of]
         run_tasks(self._folder, parts, kept_back, flags, say, limit)
+        self._run_rest(((first, arguments.budget - kept_back), (parts, kept_back)), flags)
+
+    def _run_rest(
+        self, groups: Sequence[tuple[Sequence[TakenTask], int]], flags: Sequence[str]
+    ) -> None:
+        """Without a winner there is nothing to check: its time is for runs that had too little."""
+        limit = self._limit.part(RUNS_PART)
+        if math.isinf(limit.left_s) or limit.left_s < LEAST_RUN_S:
+            return
+        if any(has_winner(self._folder, task) for tasks, _ in groups for task in tasks):
+            return
+        if any(unfinished(self._folder, tasks, budget) for tasks, budget in groups):
+            say("no winner so far: runs that had too little time get that of the check")
+            for tasks, budget in groups:
+                run_tasks(self._folder, tasks, budget, flags, say, limit)
 
     def _begin(self, stage: str) -> None:
         self._stage = stage
