@@ -94,6 +94,9 @@ def _rate_lines(rates: DeviceRates, *, has_products: bool) -> Iterator[str]:
             f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
         )
         parts.append(f"matrix products {products} TFLOP/s")
+    if rates.fma_gflops is not None:
+        clock = f", at {rates.clock_ghz:.2g} GHz" if rates.clock_ghz is not None else ""
+        parts.append(f"vector multiply-adds {rate_text(rates.fma_gflops)} GFLOP/s{clock}")
     launches = {
         "{} from its call until the device is idle": rates.launch_us,
         "{} each further one of a series": rates.next_launch_us,

@@ -33,6 +33,7 @@ UNTOLD_FACTS = (
     *("memory", "memory clock", "memory bus", "clock", "threads a warp", "driver"),
     *("shared memory a block without opting in", "shared memory a multiprocessor"),
     *("registers a multiprocessor", "threads a multiprocessor"),
+    *("processor", "cores"),  # a host's name has both
 )
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a node's profile
