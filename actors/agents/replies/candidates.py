@@ -11,9 +11,11 @@ import ast
 import re
 
 from actors.agents.replies import python_source
-from actors.agents.replies.anchors import without_anchors
+from actors.agents.replies.anchors import lines_of, text_of, without_anchors
+from actors.agents.replies.definitions import definitions_of
 from actors.agents.replies.edit_questions import question_about_result
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits, with_model_new
+from actors.agents.replies.folds import lost_function, unfolded
 from actors.agents.replies.left_out_code import left_out_code, missing_name
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
@@ -45,12 +47,31 @@ def read_candidate(
 
 def _whole_file(reply: Reply, shown: ShownLines | None) -> EditedSource | ReplyProblem:
     before = shown.source if shown else ""
-    code = reply.code("candidate", lambda text: not _file_problem(without_anchors(text), before))
+
+    def whole(text: str) -> str:
+        lines = lines_of(without_anchors(text))
+        return text_of(unfolded(lines, shown.lines, shown.folds)) if shown else text_of(lines)
+
+    code = reply.code("candidate", lambda text: not _file_problem(whole(text), before))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
-    source = without_anchors(code)
+    source = whole(code)
     problem = _file_problem(source, before) or _other_file(source, reply)
+    problem = problem or _folded_problem(source, shown)
     return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
+
+
+def _folded_problem(source: str, shown: ShownLines | None) -> str:
+    """Return what is missing where a whole file calls a function whose body was not shown."""
+    if shown is None or not shown.folds:
+        return ""
+    lost = lost_function(source, {one.name for one in definitions_of(source)}, shown.folds)
+    if lost is None:
+        return ""
+    return (
+        f"the code calls {lost.name}, whose body was not shown: write its head with `{lost.mark}`"
+        f" behind it, as in line {lost.first - 1}, or answer with edits"
+    )
 
 
 def _file_problem(source: str, shown: str) -> str:

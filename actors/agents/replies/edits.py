@@ -21,6 +21,7 @@ from actors.agents.replies.edit_questions import (
     question_about_block,
     repeated_line,
 )
+from actors.agents.replies.folds import fold_of_mark, unfolded
 from actors.agents.replies.places import PlaceProblem, ShownLines
 from actors.agents.replies.replies import (
     EDIT,
@@ -110,6 +111,13 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
     first, last = place.first, place.last
+    for fold in (fold_of_mark(line, shown.folds) for line in lines) if shown.folds else ():
+        if fold and (insertion or not first < fold.first <= fold.last <= last):
+            return ReplyProblem(
+                reason=f"the edit '### {title}' has `{fold.mark}`, which stands for lines that stay"
+                " where they are: leave it out, or name the lines with it"
+            )
+    lines = unfolded(lines, shown.lines, shown.folds)
     if place.is_named and not insertion:
         first = _after_decorators(first, last, lines, shown)
     if insertion:

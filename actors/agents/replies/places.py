@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from actors.agents.replies import definitions
 from actors.agents.replies.anchors import lines_of
+from actors.agents.replies.folds import Fold, without_mark
 from protocol.values import Value
 
 MAX_LISTED = 6  # lines or names in one question
@@ -61,12 +62,21 @@ class Place(Value, frozen=True, kw_only=True):
 
 
 class ShownLines:
-    """A source as a model was shown it: its lines by number, and the spans that were marked."""
+    """A source as a model was shown it: its lines by number, the marked spans, and the folds.
 
-    def __init__(self, source: str, spans: Sequence[tuple[int, int]] = ()) -> None:
+    The line above a fold stands for the fold's lines, too.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        spans: Sequence[tuple[int, int]] = (),
+        folds: Sequence[Fold] = (),
+    ) -> None:
         self.source = source
         self.lines = lines_of(source)
         self.spans = tuple(spans)
+        self.folds = tuple(folds)
 
     def find(self, text: str) -> Place | PlaceProblem:
         """Return the place that `text` names, with the note behind it."""
@@ -87,12 +97,27 @@ class ShownLines:
             note = _note_after(text, match) if match else None
             if match is not None and note is not None:
                 found = read(match)
+                if not isinstance(found, PlaceProblem):
+                    found = self._with_folds(*found)
                 if isinstance(found, PlaceProblem):
                     return found
                 return Place(first=found[0], last=found[1], note=note, is_named=form is _NAME)
         return PlaceProblem(
             reason=f"{_shortened(text)!r} names no place: write {FORMS}", is_unnamed=True
         )
+
+    def _with_folds(self, first: int, last: int) -> tuple[int, int] | PlaceProblem:
+        """Return the lines with the fold that their last one stands for; no line inside of one."""
+        for fold in self.folds:
+            if fold.first <= first <= fold.last or fold.first <= last < fold.last:
+                return PlaceProblem(
+                    reason=f"lines {fold.first}-{fold.last} were not shown: they are the body of"
+                    f" {fold.name}, and line {fold.first - 1} stands for them. Name the function"
+                    f" ('function {fold.name}') or that line"
+                )
+            if last == fold.first - 1:
+                return first, fold.last
+        return first, last
 
     def _by_span(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
         number = int(match["span"])
@@ -131,7 +156,7 @@ class ShownLines:
 
     def _reading(self, quote: str) -> list[int]:
         """Return the lines that read like the quote; blanks do not count."""
-        wanted = quote.split()
+        wanted = (without_mark(quote) if self.folds else quote).split()
         return [number for number, line in enumerate(self.lines, 1) if line.split() == wanted]
 
     def _line_of(self, quote: str) -> int | PlaceProblem:

@@ -143,6 +143,14 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     ]
 
 
+def for_a_coder(verdict: Verdict) -> Verdict:
+    """Return what code that follows a plan needs of a result: the plan has what a profile says."""
+    facts = verdict.facts
+    if facts is None or not facts.profile_sentences:
+        return verdict
+    return replace(verdict, facts=replace(facts, profile_sentences=()))
+
+
 def _near_errors(errors: tuple[DrawError, ...], *, is_node: bool) -> tuple[DrawError, ...]:
     """Return the errors that come near the tolerance, or else the node's largest: it has room."""
     near = tuple(each for each in errors if each.share >= NEAR_TOLERANCE)
