@@ -14,7 +14,7 @@ from actors.agents.replies.folds import Fold
 from actors.agents.replies.placed_anchors import placed_scaffold
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
-from actors.agents.requests.folded import folds_in
+from actors.agents.requests.folded import shown_folds
 from actors.agents.requests.request import shown_source
 from protocol.messages import Lease, MakePlan, Planned
 from protocol.values import Plan, Role
@@ -29,7 +29,7 @@ class Planner(AgentWorker[MakePlan, Plan]):
     accepts = (MakePlan,)
 
     def read(self, reply: Reply, work: MakePlan) -> Plan | ReplyProblem:
-        folds = folds_in(work) if self._reads_edits else ()
+        folds = shown_folds(work) if self._reads_edits else ()
         return read_plan(reply, shown_source(work), named=self._reads_edits, folds=folds)
 
     def result(self, lease: Lease, answer: Plan) -> Planned:

@@ -12,7 +12,7 @@ from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
-from actors.agents.requests.folded import folds_in
+from actors.agents.requests.folded import editable_folds
 from actors.agents.requests.request import editable_source
 from protocol.messages import Lease, Reflect, Solve, Written
 from protocol.values import Candidate, Plan, Role
@@ -28,7 +28,7 @@ class SoloAgent(AgentWorker[Solve | Reflect, tuple[Candidate, Plan]]):
     accepts = (Solve, Reflect)
 
     def read(self, reply: Reply, work: Solve | Reflect) -> tuple[Candidate, Plan] | ReplyProblem:
-        folds = folds_in(work)
+        folds = editable_folds(work)
         shown = ShownLines(editable_source(work), (), folds) if self._reads_edits else None
         return read_solution(reply, shown)
 

@@ -42,8 +42,8 @@ SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
 INTRODUCTION = (
-    "The code below compiles for this device and gave right results in a test. "
-    "Take it, change it or leave it: the judge's measurement decides."
+    "This code compiles for this device and was right in a test. "
+    "Take, change or leave it: the judge's measurement decides."
 )
 
 OUTLINE_INTRODUCTION = (

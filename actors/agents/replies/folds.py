@@ -13,6 +13,7 @@ from collections.abc import Sequence, Set
 from protocol.values import Value
 
 _MARK = re.compile(r"\s*/\*\s*lines\s+(?P<first>\d+)\s*[-–]\s*(?P<last>\d+)\s*\*/\s*\}?\s*$")
+NO_FOLD = "no lines with these numbers were left out of the source that was shown"
 
 
 class Fold(Value, frozen=True, kw_only=True):
@@ -33,6 +34,12 @@ def fold_of_mark(line: str, folds: Sequence[Fold]) -> Fold | None:
     found = _MARK.search(line)
     lines = (int(found["first"]), int(found["last"])) if found else None
     return next((fold for fold in folds if (fold.first, fold.last) == lines), None)
+
+
+def unknown_mark(lines: Sequence[str], folds: Sequence[Fold]) -> str:
+    """Return a mark of lines that are no fold; "" where there is none, or no fold at all."""
+    found = (_MARK.search(line) for line in lines if folds and fold_of_mark(line, folds) is None)
+    return next((one[0].strip() for one in found if one), "")
 
 
 def without_mark(line: str) -> str:

@@ -19,7 +19,7 @@ MAX_LISTED = 6  # lines or names in one question
 _CODE = r"(?P<{0}fence>`+)\s?(?P<{0}>.+?)\s?(?P={0}fence)(?!`)"
 _NUMBERS = re.compile(
     r"(?:from\s+)?(?:lines?|l\.?)?\s*(?P<first>\d+)"
-    r"(?:(?:\s*(?:-|–|—|−|~|\.\.|to|through)\s*(?:lines?\s*|l)?|:)(?P<last>\d+))?",
+    r"(?:(?:\s*(?:-|–|—|−|‑|~|…|\.{2,3}|to|through)\s*(?:lines?\s*|l)?|:)(?P<last>\d+))?",
     re.I,
 )
 _SPAN = re.compile(r"(?:marked\s+)?span\s+(?P<span>\d+)", re.I)
@@ -36,6 +36,12 @@ _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
 _FURTHER = re.compile(  # "(and 12)", "(which also changes lines 3-4)"
     r"\d+$|(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
+    re.I | re.DOTALL,
+)
+_OTHER_COUNT = re.compile(  # "(new numbering)", "(after the edit above)": not as shown
+    r".*\b(?:(?:new|updated|resulting|shifted)\s+(?:line\s+)?number(?:s|ing)"
+    r"|after\s+(?:the|my|this|that)?\s*(?:\w+\s+)?(?:edit|change|insertion|replacement)s?\b"
+    r"(?:\s+(?:above|before))?).*",
     re.I | re.DOTALL,
 )
 MAX_CHARS = 2_000  # of a place: quotes of two lines fit
@@ -96,6 +102,11 @@ class ShownLines:
             match = form.match(text)
             note = _note_after(text, match) if match else None
             if match is not None and note is not None:
+                if form is _NUMBERS and _OTHER_COUNT.fullmatch(note):
+                    return PlaceProblem(
+                        reason=f"{_shortened(text)!r} counts lines of a source that is not shown:"
+                        " numbers are those of the shown source, before any edit"
+                    )
                 found = read(match)
                 if not isinstance(found, PlaceProblem):
                     found = self._with_folds(*found)

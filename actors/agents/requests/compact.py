@@ -12,7 +12,7 @@ from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import attempts, facts, ledger, rules
 from actors.agents.requests.building_blocks import building_block_lines
-from actors.agents.requests.folded import folds_in
+from actors.agents.requests.folded import shown_folds
 from actors.agents.requests.knowledge import RequestKnowledge, known_lessons, with_knowledge
 from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.prompting import (
@@ -163,7 +163,7 @@ def _node(work: AgentWork) -> str:
     if source == work.task.source:
         shown = f"The module as given above, with its line numbers. {marked}".strip()
     else:
-        folds = folds_in(work)
+        folds = shown_folds(work)
         shown = fenced(numbered(source, spans, docstring_lines(source), folds))
         shown = f"{FOLDED}\n\n{shown}" if folds else shown
     title = _node_title(work)

@@ -2,8 +2,9 @@
 
 A source takes half of a late request.  A wrapper of an instruction, or of the driver's function
 that encodes a tensor map, is known by its head; and a change in one kernel needs no other one.
-Folds follow from the source and the plan alone, so a run that is made again asks the same.  A
-repair is shown everything: the fault may lie anywhere.
+Folds follow from sources and the plan alone, so a run that is made again asks the same.  A repair
+is shown everything: the fault may lie anywhere.  What is to be mended in a conversation is shown
+without the functions that the answer left as they were.
 """
 
 from __future__ import annotations
@@ -28,16 +29,36 @@ _DEVICE = re.compile(r"\b__(?:device|global)__\b")
 _ENCODING = re.compile(r"cuTensorMapEncode")
 
 
-def folds_in(work: AgentWork) -> tuple[Fold, ...]:
-    """Return the bodies that the request for a piece of work leaves out."""
+def editable_folds(work: AgentWork) -> tuple[Fold, ...]:
+    """Return the bodies that are left out of the source that edits belong to."""
+    if work.failed is None:
+        return shown_folds(work)
+    return _unchanged_folds(work.failed.source, shown_source(work))
+
+
+def shown_folds(work: AgentWork) -> tuple[Fold, ...]:
+    """Return the bodies that the request for a piece of work leaves out of the node's source."""
     source = shown_source(work)
     is_short = len(source) <= SHORT_SOURCE or source == work.task.source
-    if is_short or work.failed is not None or not work.node.verdict.is_correct:
+    if is_short or not work.node.verdict.is_correct:
         return ()
     if isinstance(work, Write):
         spans = marked_spans(work.plan, source)
         return _far_folds(source, spans, work.plan.advice) if spans else ()
     return _wrapper_folds(source) if isinstance(work, MakePlan | Solve) else ()
+
+
+def _unchanged_folds(source: str, before: str) -> tuple[Fold, ...]:
+    """Return the functions of a candidate that are those of the source that it was made from.
+
+    The conversation has shown them, or they are wrappers of a source that worked.
+    """
+    if len(source) <= SHORT_SOURCE:
+        return ()
+    lines, old = source.split("\n"), before.split("\n")
+    known = {_text(old, each) for each in _functions(before)}
+    same = (each for each in _functions(source) if _text(lines, each) in known)
+    return tuple(fold for each in same if (fold := _fold(lines, each)))
 
 
 def _wrapper_folds(source: str) -> tuple[Fold, ...]:
