@@ -145,7 +145,7 @@ def test_a_mark_brings_the_body_back() -> None:
         ("lines 2-5", "x", "were not shown"),
         ("line 12", f"  wait(0, 0); {WAIT.mark}", "stands for lines that stay"),
         ("after line 10", f"void other() {{ {WAIT.mark}", "stands for lines that stay"),
-        ("line 4", "__device__ void wait(unsigned bar, unsigned parity) {", "do not pair up"),
+        ("line 4", "__device__ void wait(unsigned bar, unsigned parity) {", "no longer match"),
         ("line 4", "void wait(unsigned b) { /* lines 5-7 */", "no lines with these numbers"),
     ],
 )
