@@ -94,6 +94,7 @@ def _rate_lines(rates: DeviceRates, *, has_products: bool) -> Iterator[str]:
             f"{precision_name(key)} {tflops_text(value)}" for key, value in rates.tflops.items()
         )
         parts.append(f"matrix products {products} TFLOP/s")
+    parts += _vector_texts(rates)
     launches = {
         "{} from its call until the device is idle": rates.launch_us,
         "{} each further one of a series": rates.next_launch_us,
@@ -112,6 +113,12 @@ def _rate_lines(rates: DeviceRates, *, has_products: bool) -> Iterator[str]:
     if parts:
         threads = f", with {rates.threads} threads" if rates.threads else ""
         yield f"Rates measured on this device{threads}: {'; '.join(parts)}."
+
+
+def _vector_texts(rates: DeviceRates) -> Iterator[str]:
+    if rates.fma_gflops is not None:
+        clock = f", at {rates.clock_ghz:.2g} GHz" if rates.clock_ghz is not None else ""
+        yield f"vector multiply-adds {rate_text(rates.fma_gflops)} GFLOP/s{clock}"
 
 
 def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:

@@ -41,6 +41,10 @@ class DeviceRates(Value, frozen=True, kw_only=True):
     # By the blocks of a cluster: how many run at once with one block on a multiprocessor.
     clusters: dict[int, int] = msgspec.field(default_factory=dict)
     threads: int = 0  # of the processor that took part; 0: a card
+    # Of a host: float32 multiply-adds of vectors by these threads together, 10^9 operations a
+    # second, and the clock of one that is busy.
+    fma_gflops: float | None = None
+    clock_ghz: float | None = None
 
 
 class TaskCost(Value, frozen=True, kw_only=True):

@@ -26,8 +26,8 @@ from actors.adopt.stage.errors import AdoptError
 from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
 from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
 from actors.adopt.take.take import take, take_parts
-from actors.adopt.take.taken_tasks import Options, Take
-from actors.adopt.task_runs import run_tasks, thread_variables
+from actors.adopt.take.taken_tasks import Options, Take, TakenTask
+from actors.adopt.task_runs import LEAST_RUN_S, run_tasks, thread_variables, unfinished
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 

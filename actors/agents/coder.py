@@ -13,6 +13,7 @@ from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.requests.folded import editable_folds
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.request import editable_source
 from actors.agents.solo_agent import SoloAgent
@@ -57,7 +58,7 @@ class Coder(AgentWorker[Write, Candidate]):
     def read(self, reply: Reply, work: Write) -> Candidate | ReplyProblem:
         source = editable_source(work)
         spans = marked_spans(work.plan, source) if work.failed is None else ()
-        shown = ShownLines(source, spans)
+        shown = ShownLines(source, spans, editable_folds(work))
         return read_candidate(reply, work.plan, shown if self._reads_edits else None)
 
     def result(self, lease: Lease, answer: Candidate) -> Written:

@@ -10,6 +10,7 @@ from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.requests.folded import editable_folds
 from actors.agents.requests.request import editable_source
 from protocol.messages import Lease, Repair, Repaired
 from protocol.values import Candidate, Role
@@ -22,7 +23,8 @@ class Debugger(AgentWorker[Repair, Candidate]):
     accepts = (Repair,)
 
     def read(self, reply: Reply, work: Repair) -> Candidate | ReplyProblem:
-        shown = ShownLines(editable_source(work)) if self._reads_edits else None
+        folds = editable_folds(work)
+        shown = ShownLines(editable_source(work), (), folds) if self._reads_edits else None
         return read_candidate(reply, work.plan, shown)
 
     def result(self, lease: Lease, answer: Candidate) -> Repaired:

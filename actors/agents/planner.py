@@ -6,11 +6,15 @@ with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.anchors import AnchorProblem
+from actors.agents.replies.folds import Fold
 from actors.agents.replies.placed_anchors import placed_scaffold
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
+from actors.agents.requests.folded import shown_folds
 from actors.agents.requests.request import shown_source
 from protocol.messages import Lease, MakePlan, Planned
 from protocol.values import Plan, Role
@@ -25,22 +29,26 @@ class Planner(AgentWorker[MakePlan, Plan]):
     accepts = (MakePlan,)
 
     def read(self, reply: Reply, work: MakePlan) -> Plan | ReplyProblem:
-        return read_plan(reply, shown_source(work), named=self._reads_edits)
+        folds = shown_folds(work) if self._reads_edits else ()
+        return read_plan(reply, shown_source(work), named=self._reads_edits, folds=folds)
 
     def result(self, lease: Lease, answer: Plan) -> Planned:
         return Planned(lease=lease, plan=answer)
 
 
-def read_plan(reply: Reply, source: str, *, named: bool = True) -> Plan | ReplyProblem:
+def read_plan(
+    reply: Reply, source: str, *, named: bool = True, folds: Sequence[Fold] = ()
+) -> Plan | ReplyProblem:
     """Return the plan in `reply` for `source`, or what is out of bounds.
 
     `named`: whether its places may be named; otherwise it has a marked copy of the source.
+    `folds`: what of the source was not shown.
     """
     advice = reply.text("advice")[:MAX_ADVICE]
     if not advice:
         return ReplyProblem(reason="the reply has no words under '## Advice'")
     if named and any(section.name == "anchors" for section in reply.sections):
-        placed = placed_scaffold(reply, source)
+        placed = placed_scaffold(reply, source, folds)
         if isinstance(placed, AnchorProblem):
             return ReplyProblem(reason=f"'## Anchors' can't be used: {placed.reason}")
         return Plan(advice=advice, scaffold=placed.text, spans=placed.spans)

@@ -12,6 +12,7 @@ from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.requests.folded import editable_folds
 from actors.agents.requests.request import editable_source
 from protocol.messages import Lease, Reflect, Solve, Written
 from protocol.values import Candidate, Plan, Role
@@ -27,7 +28,8 @@ class SoloAgent(AgentWorker[Solve | Reflect, tuple[Candidate, Plan]]):
     accepts = (Solve, Reflect)
 
     def read(self, reply: Reply, work: Solve | Reflect) -> tuple[Candidate, Plan] | ReplyProblem:
-        shown = ShownLines(editable_source(work)) if self._reads_edits else None
+        folds = editable_folds(work)
+        shown = ShownLines(editable_source(work), (), folds) if self._reads_edits else None
         return read_solution(reply, shown)
 
     def result(self, lease: Lease, answer: tuple[Candidate, Plan]) -> Written:

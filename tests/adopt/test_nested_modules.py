@@ -12,7 +12,8 @@ from quick_stages import looked_at, options, silent
 from actors.adopt.fit.fit import fit, load_package
 from actors.adopt.model.model_file import ModelFile
 from actors.adopt.stage.stage_folder import StageFolder
-from actors.adopt.take.take import take
+from actors.adopt.take.take import take, take_parts
+from actors.adopt.take.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "nested.py"
 BLOCKS = tuple(f"blocks.{number}" for number in range(3))

@@ -15,7 +15,7 @@ import torch
 from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
-from actors.adopt import task_runs
+from actors.adopt import stages, task_runs
 from actors.adopt.check.check import NO_TIME, check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.step_timing import timed_steps
@@ -27,7 +27,7 @@ from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import TimeLimit, clock_text
 from actors.adopt.take.take import NO_TIME as NO_TIME_TO_TAKE
 from actors.adopt.take.take import take
-from actors.adopt.take.taken_tasks import TakenTask
+from actors.adopt.take.taken_tasks import Take, TakenTask
 from protocol.directives import waiting_directives
 from protocol.release import LIMITS, Limit
 

@@ -6,9 +6,11 @@ import os
 
 import pytest
 
-from actors.evaluator.children import device_rates
+from actors.evaluator.children import device_rates, host_loops
 from actors.evaluator.devices import device_description
 from actors.evaluator.devices.device_description import cpu_device
+from protocol.fact_lines import task_fact_lines
+from protocol.facts import DeviceRates, ReferenceFacts
 
 
 @pytest.mark.parametrize(("text", "words"), [("1", ", 1 thread"), ("0", ""), ("2,1", ""), ("", "")])
@@ -39,3 +41,18 @@ def test_products_of_bfloat16_are_measured_where_a_processor_has_them(
     """Without them the floor of such a task was that of its bytes: 544 times too low for one."""
     monkeypatch.setattr(device_description, "_cpuinfo", lambda: {"flags": flags})
     assert expected == device_rates._host_precisions()
+
+
+def test_a_host_is_told_by_what_its_vector_units_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that lost its vectors does two operations a cycle; the rate and the clock are told."""
+    loops = host_loops.compiled_loops()
+    if loops is None:
+        pytest.skip("needs a C++ compiler")
+    gflops, ghz = loops.gflops(1, 20), loops.clock_ghz(20)
+    assert 0.1 < ghz < 10.0
+    assert gflops > 4 * ghz
+    rates = DeviceRates(threads=2, fma_gflops=224.2, clock_ghz=3.631)
+    (line,) = task_fact_lines(ReferenceFacts(rates=rates))
+    assert "with 2 threads: vector multiply-adds 224.2 GFLOP/s, at 3.6 GHz" in line
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert host_loops.compiled_loops() is None

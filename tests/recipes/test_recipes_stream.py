@@ -35,7 +35,7 @@ def test_a_kernel_is_launched_on_the_callers_stream(has_raw: bool) -> None:
     """On the current device, whatever stream is current there, and at each call anew."""
     torch = StreamsOfDevices(has_raw=has_raw)
     names: dict[str, Any] = {"torch": torch}
-    exec(STREAM_FUNCTION, names)  # noqa: S102: the text that a candidate's file holds
+    exec(STREAM_FUNCTION, names)  # noqa: S102  (the text of a file)
     current_stream = names["current_stream"]
     assert current_stream() == 0
     torch.streams[0] = 17

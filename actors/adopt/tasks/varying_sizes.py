@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from actors.adopt.model.call_layouts import tensors_of
+from actors.adopt.model.call_layouts import CallKind, tensors_of
 from actors.adopt.tasks.module_graph import module_graph
 from actors.adopt.tasks.operation_text import UntranslatableError
 from actors.adopt.tasks.task_text import TaskText, task_text

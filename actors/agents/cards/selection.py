@@ -42,8 +42,8 @@ SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
 INTRODUCTION = (
-    "The code below compiles for this device and gave right results in a test. "
-    "Take it, change it or leave it: the judge's measurement decides."
+    "This code compiles for this device and was right in a test. "
+    "Take, change or leave it: the judge's measurement decides."
 )
 
 OUTLINE_INTRODUCTION = (
@@ -61,13 +61,14 @@ def choose_cards(
     cards: Iterable[Card] | None = None,
     techniques: Set[str] | None = None,
     named_in: str = "",
+    most_places: int = MAX_PLACES,
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
     was measured.  `backends`: those that candidates may use; (): the task's own.  `techniques`:
     those of which a card has to use one, unless its title is `named_in` a plan; the cards that it
-    needs need not.
+    needs need not.  `most_places`: of the cards together.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
@@ -89,7 +90,7 @@ def choose_cards(
     chosen: list[Card] = []
     for group in (turns, ["elementwise"] if "elementwise" in operations else []):
         lists = [_ranked(leading, one, operations, bottleneck) for one in group]
-        _take_turns(lists, chosen, fitting)
+        _take_turns(lists, chosen, fitting, most_places)
     return tuple(chosen)
 
 
@@ -99,13 +100,15 @@ def _meant(cards: Iterable[Card], techniques: Set[str], plan: str) -> list[Card]
     return [c for c in cards if techniques_in(c.code) & techniques or c.title.lower() in text]
 
 
-def _take_turns(lists: list[list[Card]], chosen: list[Card], fitting: Iterable[Card]) -> None:
+def _take_turns(
+    lists: list[list[Card]], chosen: list[Card], fitting: Iterable[Card], most_places: int
+) -> None:
     """Add to `chosen` the next card of each list in turn that has a place, until none is left."""
     while any(lists):
         for ranked in lists:
             added: list[Card] = []
             while ranked and not added:
-                added = _added(ranked.pop(0), chosen, fitting)
+                added = _added(ranked.pop(0), chosen, fitting, most_places)
             chosen += added
 
 
@@ -116,12 +119,14 @@ def _turns(operations: tuple[str, ...], reference: Reference) -> list[str]:
     return [one for one in ordered if one not in SIDE_WORK or (times and one == "elementwise")]
 
 
-def _added(card: Card, chosen: Sequence[Card], fitting: Iterable[Card]) -> list[Card]:
+def _added(
+    card: Card, chosen: Sequence[Card], fitting: Iterable[Card], most_places: int
+) -> list[Card]:
     """Return the card behind those that it needs, without those chosen; [] without place."""
     needed = needed_cards(card, fitting)
     added = [each for each in (*needed, card) if each not in chosen]
     places = sum(each.places for each in (*chosen, *added))
-    has_place = places <= MAX_PLACES and bool(needed) == bool(card.needs)
+    has_place = places <= most_places and bool(needed) == bool(card.needs)
     return added if has_place and card in added else []
 
 

@@ -11,12 +11,15 @@ import ast
 import re
 
 from actors.agents.replies import python_source
-from actors.agents.replies.anchors import without_anchors
+from actors.agents.replies.anchors import lines_of, text_of, without_anchors
+from actors.agents.replies.definitions import definitions_of
 from actors.agents.replies.edit_questions import question_about_result
 from actors.agents.replies.edits import EditedSource, edited_source, has_edits, with_model_new
+from actors.agents.replies.folds import NO_FOLD, lost_function, unfolded, unknown_mark
 from actors.agents.replies.left_out_code import left_out_code, missing_name
+from actors.agents.replies.model_class import class_problem
 from actors.agents.replies.places import ShownLines
-from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.replies.replies import EDIT, EDITS, Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from actors.tune_space import TuneSpaceError, tune_space
 from protocol.values import Candidate, Plan
@@ -29,6 +32,10 @@ MACRO = re.compile(r"-D[ ]?([A-Za-z_]\w*)|^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M
 UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t]*\(?[ \t]*([A-Za-z_]\w*)", re.MULTILINE)
 INTEGERS = "int|unsigned|long|short|size_t|auto|u?int(?:8|16|32|64)_t"
 FILE = re.compile(r"\b(([A-Za-z_]\w*)\.(py|cuh?|cpp|cc|hp?p?))\b")
+BOTH_FORMS = (
+    "the reply has both '## Edits' and a whole file ('## Candidate'), and they are not the same"
+    " file: give one of them"
+)
 MAX_BYTES = 256 * 1024  # ten times the largest kernel seen; messages and run.db can hold it
 
 
@@ -45,12 +52,34 @@ def read_candidate(
 
 def _whole_file(reply: Reply, shown: ShownLines | None) -> EditedSource | ReplyProblem:
     before = shown.source if shown else ""
-    code = reply.code("candidate", lambda text: not _file_problem(without_anchors(text), before))
+
+    def whole(text: str) -> str:
+        lines = lines_of(without_anchors(text))
+        return text_of(unfolded(lines, shown.lines, shown.folds)) if shown else text_of(lines)
+
+    code = reply.code("candidate", lambda text: not _file_problem(whole(text), before))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
-    source = without_anchors(code)
+    source = whole(code)
     problem = _file_problem(source, before) or _other_file(source, reply)
+    problem = problem or _folded_problem(source, shown)
     return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
+
+
+def _folded_problem(source: str, shown: ShownLines | None) -> str:
+    """Return what is missing where a whole file calls a function whose body was not shown."""
+    if shown is None or not shown.folds:
+        return ""
+    unknown = unknown_mark(lines_of(source), shown.folds)
+    if unknown:
+        return f"the code has `{unknown}`: {NO_FOLD}"
+    lost = lost_function(source, {one.name for one in definitions_of(source)}, shown.folds)
+    if lost is None:
+        return ""
+    return (
+        f"the code calls {lost.name}, whose body was not shown: write its head with `{lost.mark}`"
+        f" behind it, as in line {lost.first - 1}, or answer with edits"
+    )
 
 
 def _file_problem(source: str, shown: str) -> str:
@@ -62,7 +91,9 @@ def _file_problem(source: str, shown: str) -> str:
     if left_out:
         return f"the code leaves lines out ({left_out!r}): write all of it, or answer with edits"
     only_shown = f"the code uses {missing!r}, which only the shown source defines: write all of it"
-    return f"{only_shown}, or answer with edits" if missing else ""
+    if missing:
+        return f"{only_shown}, or answer with edits"
+    return class_problem(source, with_model_new(shown))
 
 
 def _other_file(source: str, reply: Reply) -> str:
@@ -79,19 +110,33 @@ def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     edited = edited_source(reply, shown)
     if not isinstance(edited, ReplyProblem):
         problem = candidate_problem(edited.source)
-        problem = problem or question_about_result(with_model_new(shown.source), edited.source)
+        before = with_model_new(shown.source)
+        problem = problem or question_about_result(before, edited.source)
+        problem = problem or class_problem(edited.source, before)
         edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
     files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
     if not files:
-        return edited
+        return _beside_files(edited, reply, shown)
     whole = _whole_file(reply, shown)
     texts = [None if isinstance(one, ReplyProblem) else one.source for one in (edited, whole)]
     if texts[0] == texts[1]:
         return edited
-    return ReplyProblem(
-        reason="the reply has both '## Edits' and '## Candidate', and they are not the same file:"
-        " give one of them"
-    )
+    return ReplyProblem(reason=BOTH_FORMS)
+
+
+def _beside_files(
+    edited: EditedSource | ReplyProblem, reply: Reply, shown: ShownLines
+) -> EditedSource | ReplyProblem:
+    """Return the edited source, or a question where a whole file without its heading differs."""
+    known = {
+        shown.source.strip(),
+        "" if isinstance(edited, ReplyProblem) else edited.source.strip(),
+    }
+    for section in reply.sections:
+        for block in section.blocks if section.name not in (EDIT, EDITS) else ():
+            if block.code.strip() not in known and not candidate_problem(block.code):
+                return ReplyProblem(reason=BOTH_FORMS)
+    return edited
 
 
 def candidate_problem(source: str) -> str:

@@ -61,6 +61,11 @@ def definitions_in_strings(source: str) -> list[list[Definition]]:
     ]
 
 
+def compiled_definitions(lines: Sequence[str]) -> list[Definition]:
+    """Return the definitions in lines of compiled code."""
+    return [*_cpp_definitions(lines, 1)]
+
+
 def _python_definitions(body: Sequence[ast.stmt], above: str) -> Iterator[Definition]:
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -111,6 +116,13 @@ def are_brackets_paired(text: str) -> bool:
     """Whether the parentheses and braces of compiled code pair up, without comments and strings."""
     read = _UNREAD.sub(" ", text)
     return bool(_closing_brackets(read)) or not re.search(r"[(){}]", read)
+
+
+def lines_with_open_strings(text: str) -> list[str]:
+    """Return the lines of compiled code with a quote that no other one of the line closes."""
+    read = _UNREAD.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text).split("\n")
+    lines = text.split("\n")
+    return [lines[number] for number, line in enumerate(read) if line.count('"') % 2]
 
 
 def _closing_brackets(text: str) -> dict[int, int]:

@@ -16,7 +16,9 @@ from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.definitions import (
     are_brackets_paired,
     definitions_in_strings,
+    lines_with_open_strings,
 )
+from actors.agents.replies.format_strings import brace_question
 from actors.agents.replies.left_out_code import left_out_of_block
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import FencedBlock, fence_of
@@ -125,7 +127,28 @@ def repeated_line(first: int, last: int, lines: Sequence[str], shown: ShownLines
 
 def question_about_result(before: str, after: str) -> str:
     """Return what edits likely broke in a source that is Python still; "" for nothing."""
-    return _bracket_question(before, after) or _definition_question(before, after)
+    return (
+        brace_question(before, after)
+        or _string_question(before, after)
+        or _bracket_question(before, after)
+        or _definition_question(before, after)
+    )
+
+
+def _string_question(before: str, after: str) -> str:
+    """Return a question where a string of compiled code ends on another line than it begins.
+
+    `\\n` in a Python string that is not raw is a line end, which C++ does not take there.
+    """
+    old, new = (
+        Counter(line for code in _code_strings(text) for line in lines_with_open_strings(code))
+        for text in (before, after)
+    )
+    found = next((line for line in new if new[line] > old[line]), "")
+    return found and (
+        f"`{found.strip()[:60]}` begins a string that ends on another line: a Python string that is"
+        " not raw needs `\\\\n` where the compiled code has `\\n`"
+    )
 
 
 def _bracket_question(before: str, after: str) -> str:
@@ -199,6 +222,7 @@ def _left_class_question(old: ast.Module, new: ast.Module) -> str:
         if isinstance(one, _FUNCTION) and [arg.arg for arg in one.args.args[:1]] == ["self"]
     }
     outside -= {one.name for one in old.body if isinstance(one, _FUNCTION)}
+    outside -= {one.id for one in ast.walk(new) if isinstance(one, ast.Name)}  # it is given to one
     methods = {one.name: _methods(one) for one in new.body if isinstance(one, ast.ClassDef)}
     for one in old.body:
         if isinstance(one, ast.ClassDef) and one.name in methods:
@@ -207,6 +231,8 @@ def _left_class_question(old: ast.Module, new: ast.Module) -> str:
                     f"`{name}` is outside its class now: indent its lines as those of"
                     f" {one.name}.{name} were"
                 )
+    for name in sorted(outside):
+        return f"`{name}` has a `self` and stands in no class: indent its lines as a method's"
     return ""
 
 

@@ -16,12 +16,14 @@ from itertools import pairwise
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of, text_of, without_anchors
+from actors.agents.replies.decorators import defines_something, with_decorators
 from actors.agents.replies.edit_questions import (
     has_numbers,
     question_about_block,
     repeated_line,
 )
-from actors.agents.replies.places import PlaceProblem, ShownLines
+from actors.agents.replies.folds import NO_FOLD, fold_of_mark, unfolded, unknown_mark
+from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import (
     EDIT,
     EDITS,
@@ -34,8 +36,10 @@ from protocol.values import Value
 
 INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
-_HEAD = re.compile(r"\s*(?:async\s+def|def|class)\s+(\w+)")
-_VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
+_VERB = re.compile(
+    r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+?)(?:\s+(?:with|by|to)\s*:?)?",
+    re.I | re.DOTALL,
+)
 
 
 class Edit(Value, frozen=True, kw_only=True):
@@ -110,8 +114,17 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
     first, last = place.first, place.last
+    problem = _fold_problem(lines, place, shown, is_insertion=bool(insertion))
+    if problem:
+        return ReplyProblem(reason=f"the edit '### {title}' has {problem}")
+    lines = unfolded(lines, shown.lines, shown.folds)
     if place.is_named and not insertion:
-        first = _after_decorators(first, last, lines, shown)
+        lines = with_decorators(lines, shown.lines[first - 1 : last])
+        if not deletes and not defines_something(lines, shown.lines[first - 1 : last]):
+            return ReplyProblem(
+                reason=f"the block of the edit '### {title}' defines nothing: write the head of"
+                " what it replaces, too, or name the lines of its body"
+            )
     if insertion:
         first = place.last + 1 if insertion["side"].lower() == "after" else place.first
         last = first - 1
@@ -120,17 +133,20 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     return ReplyProblem(reason=question) if question else edit
 
 
-def _after_decorators(first: int, last: int, lines: Sequence[str], shown: ShownLines) -> int:
-    """Return where a named definition begins whose new lines leave its decorators out.
-
-    Those stay: who wants other ones writes these.  Comments may stand above its head.
-    """
-    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    new = _HEAD.match(next(code, ""))
-    if new is None or not shown.lines[first - 1].lstrip().startswith("@"):
-        return first
-    heads = ((number, _HEAD.match(shown.lines[number - 1])) for number in range(first, last + 1))
-    return next((number for number, head in heads if head and head[1] == new[1]), first)
+def _fold_problem(
+    lines: Sequence[str], place: Place, shown: ShownLines, *, is_insertion: bool
+) -> str:
+    """Return what is wrong with marks of lines that were not shown; "" for nothing."""
+    unknown = unknown_mark(lines, shown.folds)
+    if unknown:
+        return f"`{unknown}`: {NO_FOLD}"
+    for fold in (fold_of_mark(line, shown.folds) for line in lines):
+        if fold and (is_insertion or not place.first < fold.first <= fold.last <= place.last):
+            return (
+                f"`{fold.mark}`, which stands for lines that stay where they are: leave it out, or"
+                " name the lines with it"
+            )
+    return ""
 
 
 def _question(edit: Edit, block: FencedBlock, shown: ShownLines) -> str:

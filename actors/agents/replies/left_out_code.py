@@ -88,9 +88,14 @@ def missing_name(source: str, shown: str) -> str:
     if isinstance(new, str) or isinstance(old, str):
         return ""
     used = (one.id for one in ast.walk(new) if isinstance(one, ast.Name))
-    bound = {*_bound_names(new), *dir(builtins)}
+    bound = names_known_to(new)
     top = {*_bound_names(old, only_top=True)} - bound
     return "" if "*" in bound else next((name for name in used if name in top), "")
+
+
+def names_known_to(module: ast.Module) -> frozenset[str]:
+    """Return the names that a module binds anywhere, and Python's own; "*": any."""
+    return frozenset([*_bound_names(module), *dir(builtins)])
 
 
 def _bound_names(module: ast.Module, *, only_top: bool = False) -> Iterator[str]:

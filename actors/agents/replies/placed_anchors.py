@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import AnchorProblem, insert_anchors, zone_of
+from actors.agents.replies.folds import Fold
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import Reply
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
@@ -21,9 +22,11 @@ MAX_PLACES = 20
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 
 
-def placed_scaffold(reply: Reply, source: str) -> Scaffold | AnchorProblem:
+def placed_scaffold(
+    reply: Reply, source: str, folds: Sequence[Fold] = ()
+) -> Scaffold | AnchorProblem:
     """Return `source` with marks around the places that a reply names, or what is unclear."""
-    places = _places(reply, source)
+    places = _places(reply, source, folds)
     if isinstance(places, AnchorProblem):
         return places
     marked = source
@@ -42,9 +45,9 @@ def placed_scaffold(reply: Reply, source: str) -> Scaffold | AnchorProblem:
     return checked
 
 
-def _places(reply: Reply, source: str) -> list[Place] | AnchorProblem:
+def _places(reply: Reply, source: str, folds: Sequence[Fold]) -> list[Place] | AnchorProblem:
     """Return the places in the order of their lines, each once; they do not overlap."""
-    shown, zones = ShownLines(source), python_source.string_zones(source)
+    shown, zones = ShownLines(source, (), folds), python_source.string_zones(source)
     named = _named_places(reply)
     if len(named) > MAX_PLACES:
         return AnchorProblem(reason=f"it names {len(named)} places: at most {MAX_PLACES} are read")

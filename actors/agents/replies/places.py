@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 from actors.agents.replies import definitions
 from actors.agents.replies.anchors import lines_of
+from actors.agents.replies.folds import Fold, without_mark
 from protocol.values import Value
 
 MAX_LISTED = 6  # lines or names in one question
 _CODE = r"(?P<{0}fence>`+)\s?(?P<{0}>.+?)\s?(?P={0}fence)(?!`)"
 _NUMBERS = re.compile(
     r"(?:from\s+)?(?:lines?|l\.?)?\s*(?P<first>\d+)"
-    r"(?:(?:\s*(?:-|–|—|−|~|\.\.|to|through)\s*(?:lines?\s*|l)?|:)(?P<last>\d+))?",
+    r"(?:(?:\s*(?:-|–|—|−|‑|~|…|\.{2,3}|to|through)\s*(?:lines?\s*|l)?|:)(?P<last>\d+))?",
     re.I,
 )
 _SPAN = re.compile(r"(?:marked\s+)?span\s+(?P<span>\d+)", re.I)
@@ -35,6 +36,12 @@ _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
 _FURTHER = re.compile(  # "(and 12)", "(which also changes lines 3-4)"
     r"\d+$|(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
+    re.I | re.DOTALL,
+)
+_OTHER_COUNT = re.compile(  # "(new numbering)", "(after the edit above)": not as shown
+    r".*\b(?:(?:new|updated|resulting|shifted)\s+(?:line\s+)?number(?:s|ing)"
+    r"|after\s+(?:the|my|this|that)?\s*(?:\w+\s+)?(?:edit|change|insertion|replacement)s?\b"
+    r"(?:\s+(?:above|before))?).*",
     re.I | re.DOTALL,
 )
 MAX_CHARS = 2_000  # of a place: quotes of two lines fit
@@ -61,12 +68,21 @@ class Place(Value, frozen=True, kw_only=True):
 
 
 class ShownLines:
-    """A source as a model was shown it: its lines by number, and the spans that were marked."""
+    """A source as a model was shown it: its lines by number, the marked spans, and the folds.
 
-    def __init__(self, source: str, spans: Sequence[tuple[int, int]] = ()) -> None:
+    The line above a fold stands for the fold's lines, too.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        spans: Sequence[tuple[int, int]] = (),
+        folds: Sequence[Fold] = (),
+    ) -> None:
         self.source = source
         self.lines = lines_of(source)
         self.spans = tuple(spans)
+        self.folds = tuple(folds)
 
     def find(self, text: str) -> Place | PlaceProblem:
         """Return the place that `text` names, with the note behind it."""
@@ -86,13 +102,33 @@ class ShownLines:
             match = form.match(text)
             note = _note_after(text, match) if match else None
             if match is not None and note is not None:
+                if form is _NUMBERS and _OTHER_COUNT.fullmatch(note):
+                    return PlaceProblem(
+                        reason=f"{_shortened(text)!r} counts lines of a source that is not shown:"
+                        " numbers are those of the shown source, before any edit"
+                    )
                 found = read(match)
+                if not isinstance(found, PlaceProblem):
+                    found = self._with_folds(*found)
                 if isinstance(found, PlaceProblem):
                     return found
                 return Place(first=found[0], last=found[1], note=note, is_named=form is _NAME)
         return PlaceProblem(
             reason=f"{_shortened(text)!r} names no place: write {FORMS}", is_unnamed=True
         )
+
+    def _with_folds(self, first: int, last: int) -> tuple[int, int] | PlaceProblem:
+        """Return the lines with the fold that their last one stands for; no line inside of one."""
+        for fold in self.folds:
+            if fold.first <= first <= fold.last or fold.first <= last < fold.last:
+                return PlaceProblem(
+                    reason=f"lines {fold.first}-{fold.last} were not shown: they are the body of"
+                    f" {fold.name}, and line {fold.first - 1} stands for them. Name the function"
+                    f" ('function {fold.name}') or that line"
+                )
+            if last == fold.first - 1:
+                return first, fold.last
+        return first, last
 
     def _by_span(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
         number = int(match["span"])
@@ -131,7 +167,7 @@ class ShownLines:
 
     def _reading(self, quote: str) -> list[int]:
         """Return the lines that read like the quote; blanks do not count."""
-        wanted = quote.split()
+        wanted = (without_mark(quote) if self.folds else quote).split()
         return [number for number, line in enumerate(self.lines, 1) if line.split() == wanted]
 
     def _line_of(self, quote: str) -> int | PlaceProblem:

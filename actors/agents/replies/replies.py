@@ -30,6 +30,7 @@ _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _LIST_MARK = r"(?:[-*+]|\d+[.)])\s+"
 _EDIT_HEADING = re.compile(rf" {{0,3}}(?:{_LIST_MARK})?(?P<mark>#{{2,6}})\s+(?P<title>\S.*)")
 _WRAPPED = re.compile(r"(?P<mark>\*\*|\*|__|_|`)(?P<text>[^`*]+)(?P=mark)(?P<rest>.*)")
+_COUNT = re.compile(r"(?:(?:edit|change)\s*#?\d+\s*[:.)–—-]|\d+[.)])\s+", re.IGNORECASE)
 # One that names a place surely: it heads an edit also where '## Edits' was forgotten.
 _PLACE_TITLE = re.compile(
     r"(?:(?:replace|change|delete|remove|insert|after|before)\s+)*(?:marked\s+)?"
@@ -243,6 +244,7 @@ def _edit_title(line: str, *, is_below: bool) -> str | None:
     wrapped = _WRAPPED.fullmatch(title)
     if wrapped:
         title = wrapped["text"].rstrip(":").strip() + wrapped["rest"]
+    title = _COUNT.sub("", title, count=1) if _COUNT.match(title) else title
     is_small = len(match["mark"]) > 2
     return title if (is_below and is_small) or _PLACE_TITLE.fullmatch(title) else None
 

@@ -5,6 +5,9 @@ Pure.  The file is shown as it stands, with numbers, so that an answer may be ed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from actors.agents.replies.folds import Fold
 from actors.agents.replies.replies import fenced
 from actors.agents.requests.attempts import untold_reason
 from actors.agents.requests.error_line import first_error_line
@@ -14,9 +17,16 @@ from actors.agents.requests.prompting import REPLY_FORMATS, excerpt, fill
 from actors.agents.requests.request import Request
 from protocol.values import FailedCandidate
 
+FOLDED_AGAIN = "`/* lines A-B */` stands for lines of a function that the answer did not change."
 
-def amending_request(opening: Request, failed: FailedCandidate) -> Request:
-    """Return the conversation of `opening` with its answer, and what is to be mended."""
+
+def amending_request(
+    opening: Request, failed: FailedCandidate, folds: Sequence[Fold] = ()
+) -> Request:
+    """Return the conversation of `opening` with its answer, and what is to be mended.
+
+    `folds`: lines of the candidate that are not shown again.
+    """
     verdict = failed.verdict
     known = attempt_lines(verdict, opening.work.reference)
     log = excerpt(verdict.log)
@@ -27,7 +37,8 @@ def amending_request(opening: Request, failed: FailedCandidate) -> Request:
         "compact/amend.md",
         outcome=verdict.verdict.replace("_", " "),
         result="\n\n".join(part for part in parts if part),
-        source=fenced(numbered(failed.source)).strip(),
+        folded=f"{FOLDED_AGAIN} " if folds else "",
+        source=fenced(numbered(failed.source, folds=folds)).strip(),
         form=opening.form or REPLY_FORMATS[opening.role],
     )
     reply = failed.reply or f"## Candidate\n\n{fenced(failed.source)}"

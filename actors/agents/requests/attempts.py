@@ -141,6 +141,8 @@ def observed(
         idea = ledger.sentences(node.advice, MAX_TOLD_IDEA)
     if is_node and isinstance(work, Repair):  # its part quotes the whole plan
         idea = ""
+    if is_node and isinstance(work, Write):
+        node = replace(node, verdict=facts.for_a_coder(node.verdict))
     result = "Correct: its figures are below, as those of the fastest so far."
     if not is_told_below:
         result = _result(node, work.reference, is_node=is_node, is_whole=is_node or is_whole)
@@ -158,7 +160,7 @@ def _change(entry: AttemptView, work: AgentWork, room: int) -> str:
     if not entry.source.strip():
         return ""
     lines = difflib.unified_diff(
-        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=1
+        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=0
     )
     difference = "\n".join(list(lines)[2:])  # without the names of files
     if len(difference) > min(room, MAX_DIFFERENCE * len(entry.source)):

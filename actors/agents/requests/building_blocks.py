@@ -1,22 +1,24 @@
 """The cards that a request shows: those whose code can be used now.  Pure.
 
 A card costs one to five kilobytes.  It is shown to a model whose plan names it or brings its
-technique into the source, or whose failing source is about it; and the first one of a task, where
-the source does not use its technique yet, to a model that begins from a source far from the least
-time.  A planner, which writes no code, reads its title and its effect.
+technique into the source, or whose failing source is about it (of a source that does not compile,
+the compiler's words); and the first one of a task, where the source does not use its technique yet,
+to a model that begins from a source far from the least time.  A planner, which writes no code,
+reads its title and its effect.  A repair has one place of cards where one about its technique fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 
-from actors.agents.cards.card import Card, needed_cards
+from actors.agents.cards.card import MAX_PLACES, Card, needed_cards
 from actors.agents.cards.selection import card_lines, card_outlines, choose_cards
 from actors.agents.cards.techniques import techniques_in
 from actors.agents.requests.facts import attainable_us
 from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.request import shown_source
 from protocol.messages import MakePlan, Repair, Solve, Write
+from protocol.values import Outcome
 
 FAR = 2.0  # times the least time
 
@@ -30,8 +32,12 @@ def building_block_lines(
     if isinstance(work, Write):
         new = techniques_in(work.plan.advice) - techniques_in(shown_source(work))
         return card_lines(_chosen(work, new, work.plan.advice))
-    if not work.node.verdict.is_correct:
-        return card_lines(_chosen(work, techniques_in(shown_source(work))))
+    verdict = work.node.verdict
+    if not verdict.is_correct:
+        about = techniques_in(shown_source(work))
+        if verdict.verdict is Outcome.COMPILE_FAILED:
+            about &= techniques_in(verdict.log)
+        return card_lines(_chosen(work, about, most_places=1) or _chosen(work, about))
     cards = _first_card(work)
     return card_outlines(cards) if isinstance(work, MakePlan) else card_lines(cards)
 
@@ -40,6 +46,7 @@ def _chosen(
     work: MakePlan | Write | Repair | Solve,
     techniques: Set[str] | None = None,
     named_in: str = "",
+    most_places: int = MAX_PLACES,
 ) -> tuple[Card, ...]:
     return choose_cards(
         work.task,
@@ -47,6 +54,7 @@ def _chosen(
         backends=(work.task.backend, *work.task.other_backends),
         techniques=techniques,
         named_in=named_in,
+        most_places=most_places,
     )
 
 

@@ -12,6 +12,7 @@ from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import attempts, facts, ledger, rules
 from actors.agents.requests.building_blocks import building_block_lines
+from actors.agents.requests.folded import shown_folds
 from actors.agents.requests.knowledge import RequestKnowledge, known_lessons, with_knowledge
 from actors.agents.requests.numbered_source import docstring_lines, numbered
 from actors.agents.requests.prompting import (
@@ -35,6 +36,10 @@ TAKE_OVER = " The change may take over from the fastest."
 OTHER_TRIES = " Other tries close to this one are shown: use what got past the same obstacle."
 FAILED = " It failed as shown there: find the cause first and mend it."
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
+FOLDED = (
+    "A line that ends with `/* lines A-B */` stands for these lines, too, which are not shown: they"
+    " stay, and the mark brings them back in a block or a file of an answer."
+)
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Anchors' with one place a line",
     Role.CODER: CODE_FORM,
@@ -158,7 +163,9 @@ def _node(work: AgentWork) -> str:
     if source == work.task.source:
         shown = f"The module as given above, with its line numbers. {marked}".strip()
     else:
-        shown = fenced(numbered(source, spans, docstring_lines(source)))
+        folds = shown_folds(work)
+        shown = fenced(numbered(source, spans, docstring_lines(source), folds))
+        shown = f"{FOLDED}\n\n{shown}" if folds else shown
     title = _node_title(work)
     return attempts.observed("compact/node.md", title, work.node, shown, work, is_node=True)
 

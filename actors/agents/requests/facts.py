@@ -33,6 +33,7 @@ UNTOLD_FACTS = (
     *("memory", "memory clock", "memory bus", "clock", "threads a warp", "driver"),
     *("shared memory a block without opting in", "shared memory a multiprocessor"),
     *("registers a multiprocessor", "threads a multiprocessor"),
+    *("processor", "cores"),  # a host's name has both
 )
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a node's profile
@@ -140,6 +141,14 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
         *([f"Remark on its text, {', '.join(labels)}."] if labels else []),
         *raced_line(verdict),
     ]
+
+
+def for_a_coder(verdict: Verdict) -> Verdict:
+    """Return what code that follows a plan needs of a result: the plan has what a profile says."""
+    facts = verdict.facts
+    if facts is None or not facts.profile_sentences:
+        return verdict
+    return replace(verdict, facts=replace(facts, profile_sentences=()))
 
 
 def _near_errors(errors: tuple[DrawError, ...], *, is_node: bool) -> tuple[DrawError, ...]:

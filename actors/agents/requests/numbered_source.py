@@ -6,19 +6,25 @@ Blank lines are left out, and docstrings of a task's module: the numbers keep ea
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from actors.agents.replies.anchors import lines_of
+from actors.agents.replies.folds import Fold
 
 
 def numbered(
-    source: str, spans: tuple[tuple[int, int], ...] = (), left_out: Container[int] = ()
+    source: str,
+    spans: tuple[tuple[int, int], ...] = (),
+    left_out: Container[int] = (),
+    folds: Sequence[Fold] = (),
 ) -> str:
     """Return the source with a number before each line, and lines around the marked spans.
 
-    `left_out`: numbers of lines that are not shown.
+    `left_out`: numbers of lines that are not shown; of `folds` a mark is shown.
     """
     lines = lines_of(source)
+    marks = {fold.first - 1: f" {fold.mark}" for fold in folds}
+    hidden = {number for fold in folds for number in range(fold.first, fold.last + 1)}
     text: list[str] = []
     for number, line in enumerate(lines, start=1):
         for n, (first, last) in enumerate(spans, start=1):
@@ -26,8 +32,8 @@ def numbered(
                 text.append(f"--- span {n}")
             if last == number - 1 and last < first:  # a span without lines: new ones go here
                 text.append(f"--- end of span {n}")
-        if line.strip() and number not in left_out:
-            text.append(f"{number}\t{line}")
+        if line.strip() and number not in left_out and number not in hidden:
+            text.append(f"{number}\t{line}{marks.get(number, '')}")
         for n, (first, last) in enumerate(spans, start=1):
             if first <= last == number:
                 text.append(f"--- end of span {n}")

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from actors.agents.requests import prompting
 from actors.agents.requests.amendment import amending_request
 from actors.agents.requests.compact import compact_request
+from actors.agents.requests.folded import editable_folds
 from actors.agents.requests.knowledge import RequestKnowledge, known_verdict
 from actors.agents.requests.request import Request
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
@@ -30,9 +31,8 @@ def make_request(
     failed = work.failed
     if failed is None:
         return request
-    return amending_request(
-        request, replace(failed, verdict=known_verdict(failed.verdict, knowledge))
-    )
+    told = replace(failed, verdict=known_verdict(failed.verdict, knowledge))
+    return amending_request(request, told, editable_folds(work) if style == "compact" else ())
 
 
 def _opening_request(

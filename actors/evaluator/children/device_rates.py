@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from actors.evaluator.children import task_cost
 from actors.evaluator.children.cluster_limits import active_clusters
+from actors.evaluator.children.host_loops import HostLoops, compiled_loops
 from actors.evaluator.children.product_kernels import PRODUCTS as INSTRUCTIONS
 from actors.evaluator.children.product_kernels import ProductKernel
 from actors.evaluator.children.read_kernels import ReadKernels
@@ -31,6 +32,7 @@ WARM_UP_ROUNDS = 2
 LARGE_BYTES = 1 << 30  # of each buffer on a card: beyond all caches
 HOST_BYTES = (1 << 26, 1 << 28)  # of each buffer on a host: at least, at most
 LAUNCHES = 200  # of one series
+HOST_LOOP_ROUNDS = 25  # of five milliseconds
 ROUND_S, MAX_TIMES = 0.003, 200  # short work is timed together, up to so long and so often
 MAX_SPREAD = 1.5  # on a card: more means that other programs used it
 LONG_ROUND_S = 1e-4
@@ -111,6 +113,8 @@ def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bo
 
     Return whether they are settled, too: those of a busy machine are not to be stored.
     """
+    # The compiler's time is none in which this process has the processor.
+    loops = compiled_loops() if device == "cpu" else None
     timer = RateTimer(device)
     with torch.no_grad():
         rates = _launches(timer) if device == "cuda" else _empty_call(timer)
@@ -129,6 +133,8 @@ def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bo
         instruction_tflops=instructions,
         clusters=_clusters(timer),
     )
+    if loops is not None:
+        found = _with_host_loops(found, loops)
     return found, timer.is_settled and bool(products) and copy is not None
 
 
@@ -189,6 +195,13 @@ def _reads(timer: RateTimer, cache_bytes: int, rates: DeviceRates) -> DeviceRate
             ),
         )
     return rates
+
+
+def _with_host_loops(rates: DeviceRates, loops: HostLoops) -> DeviceRates:
+    """Return the rates with those of vector multiply-adds and of the clock."""
+    gflops = loops.gflops(max(1, rates.threads), HOST_LOOP_ROUNDS)
+    clock_ghz = loops.clock_ghz(HOST_LOOP_ROUNDS)
+    return replace(rates, fma_gflops=_rounded(gflops), clock_ghz=_rounded(clock_ghz))
 
 
 def _rate(timer: RateTimer, work: Callable[[], object], moved: int) -> float | None:

@@ -21,7 +21,7 @@ from protocol.atomic_file import write_atomically
 from protocol.facts import DeviceRates
 from protocol.values import Device, Value
 
-VERSION = 5  # of the measuring method; files of another version are not used
+VERSION = 6  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 14
 UNSETTLED_S = 3600.0  # on a machine that stays busy, not every process measures for seconds
 
@@ -113,6 +113,7 @@ def has_possible_rates(rates: DeviceRates) -> bool:
         *(rates.read_gb_s, rates.cached_read_gb_s, rates.shared_read_gb_s),
         *(rates.graph_launch_us, rates.empty_call_us, *rates.tflops.values()),
         *(*rates.instruction_tflops.values(), *rates.clusters.values()),
+        *(rates.fma_gflops, rates.clock_ghz),
     ]
     return all(figure is None or (math.isfinite(figure) and figure > 0) for figure in known)
 
@@ -134,6 +135,8 @@ def better_rates(one: DeviceRates, other: DeviceRates) -> DeviceRates:
         instruction_tflops=_highest(one.instruction_tflops, other.instruction_tflops),
         clusters=other.clusters or one.clusters,
         threads=other.threads,
+        fma_gflops=_best(max, one.fma_gflops, other.fma_gflops),
+        clock_ghz=_best(max, one.clock_ghz, other.clock_ghz),
     )
 
 
