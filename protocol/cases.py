@@ -13,6 +13,7 @@ import msgspec
 
 from protocol.figure_text import us
 from protocol.frozen_struct import Value
+from protocol.release import Judged
 
 SLOWEST_RATIO = 0.98  # of a case: eager's time over the candidate's, at least
 
@@ -39,6 +40,7 @@ class CaseReference(Value, frozen=True, kw_only=True):
     max_autotune_us: float | None = None
     inputs: str = ""
     outputs: str = ""
+    judged: Judged | None = None  # its layouts; None in older runs
 
 
 class CaseResult(Value, frozen=True, kw_only=True):

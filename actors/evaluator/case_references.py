@@ -26,6 +26,7 @@ def combined_reference(cases: Sequence[TaskCase], measured: Sequence[Reference])
             max_autotune_us=one.max_autotune_us,
             inputs=one.inputs,
             outputs=one.outputs,
+            judged=one.judged,
         )
         for case, one in zip(cases, measured, strict=True)
     )

@@ -12,7 +12,8 @@ from quick_stages import looked_at, options, silent
 from actors.adopt.fit.fit import fit, load_package
 from actors.adopt.model.model_file import ModelFile
 from actors.adopt.stage.stage_folder import StageFolder
-from actors.adopt.take.take import take
+from actors.adopt.take.take import take, take_parts
+from actors.adopt.take.taken_tasks import Take
 
 FILE = Path(__file__).parent / "models" / "nested.py"
 BLOCKS = tuple(f"blocks.{number}" for number in range(3))
@@ -70,6 +71,17 @@ def test_parts_of_unlike_blocks_are_one_task(tmp_path: Path) -> None:
     assert ("tiles",) == found["Tiles"]  # its argument is a torch.Size
     names = [each.name for each in (*result.tasks, *result.not_taken)]
     assert len(set(names)) == len(names)
+
+
+def test_parts_of_losers_are_one_task_with_equal_modules_that_lost(folder: StageFolder) -> None:
+    """Before: two tasks of one name and one file, and the part of the blocks was never run."""
+    names = [task.name for task in take(folder, options(), silent).tasks]
+    (part,) = [
+        task for task in take_parts(folder, options(), names, silent).tasks if task.part_of
+    ]
+    after = folder.read("take.json", Take, "take").tasks
+    assert {*BENDS, "last"} == {*part.sites}
+    assert len({task.name for task in after}) == len(after) == 2
 
 
 TWICE = """\

@@ -123,16 +123,18 @@ class _TakeStage:
     def run_parts(self, names: Collection[str], say: Callable[[str], None]) -> Take:
         """Take the parts of some tasks."""
         losers = [task for task in self._tasks if task.name in names]
-        before = {task.name for task in self._tasks}
-        self._tasks = [task for task in self._tasks if task.name not in names]
+        others = [task for task in self._tasks if task.name not in names]
+        self._tasks = list(others)
         inside = self._inside([site for task in losers for site in task.sites])
         self._take(self._ordered(inside), say)
         parts = [
             msgspec.structs.replace(task, part_of=tuple(sorted(names)))
-            for task in self._tasks
-            if task.name not in before
+            for task in self._tasks[len(others) :]
         ]
-        self._tasks = [task for task in self._tasks if task.name in before] + losers + parts
+        # Modules of a loser may also be inside of another one: the new task is of all of them.
+        again = {task.name for task in parts}
+        losers = [task for task in losers if task.name not in again]
+        self._tasks = others + losers + parts
         return self._result()
 
     def _result(self) -> Take:

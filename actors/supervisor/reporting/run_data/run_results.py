@@ -217,9 +217,11 @@ def winner_source(reader: RunReader, task: TaskState, best: NodeView) -> str:
 
 def release_of(task: TaskState, best: NodeView) -> Release | None:
     """Return a winner's release; before its check with every limit, None in older runs."""
-    judged = task.reference.judged if task.reference else None
-    if best.verdict.release is None and judged is not None:
-        return Release(judged=judged, limits=LIMITS)
+    reference = task.reference
+    if best.verdict.release is None and reference and reference.judged:
+        # What is correct is so in every case; the header and the limits are of the first one.
+        others = tuple(case.judged for case in reference.cases[1:] if case.judged)
+        return Release(judged=reference.judged, limits=LIMITS, more_judged=others)
     return best.verdict.release
 
 
