@@ -76,9 +76,7 @@ def test_parts_of_unlike_blocks_are_one_task(tmp_path: Path) -> None:
 def test_parts_of_losers_are_one_task_with_equal_modules_that_lost(folder: StageFolder) -> None:
     """Before: two tasks of one name and one file, and the part of the blocks was never run."""
     names = [task.name for task in take(folder, options(), silent).tasks]
-    (part,) = [
-        task for task in take_parts(folder, options(), names, silent).tasks if task.part_of
-    ]
+    (part,) = [task for task in take_parts(folder, options(), names, silent).tasks if task.part_of]
     after = folder.read("take.json", Take, "take").tasks
     assert {*BENDS, "last"} == {*part.sites}
     assert len({task.name for task in after}) == len(after) == 2

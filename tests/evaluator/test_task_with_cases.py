@@ -10,6 +10,7 @@ from actors.evaluator.case_references import combined_baselines, combined_refere
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.timing.baseline_cache import ReferenceBaselines
 from actors.evaluator.worker import combine_verdicts
+from protocol.layouts import describe
 from protocol.values import CaseResult, Outcome, Reference, Task, TaskCase, Verdict
 
 CASES = (
@@ -34,6 +35,9 @@ def test_every_case_is_measured_and_judged(patient_judge: Judge, with_cases: Tas
         ("small", "float32[3, 64], float32[3, 64]"),
         ("half", "bfloat16[32, 64], bfloat16[32, 64]"),
     ] == [(case.name, case.inputs) for case in reference.cases]
+    assert [case.inputs for case in reference.cases] == [
+        case.judged and describe(case.judged.inputs) for case in reference.cases
+    ]
     verdict = patient_judge.judge(with_cases, candidate())
     assert isinstance(verdict, Verdict)
     assert Outcome.CORRECT is verdict.verdict, verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from supervisor_sample import WINNER, Sample, correct, failed
+from supervisor_sample import REFERENCE, WINNER, Sample, correct, failed
 
 from actors.exit_status import ExitStatus
 from actors.supervisor import finish, run_folder
@@ -19,6 +19,9 @@ from actors.supervisor.reporting.run_data import formatting, run_results
 from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
 from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from actors.supervisor.run_loop import EndKind, RunEnd
+from protocol.cases import CaseReference
+from protocol.layouts import Leaf, Nest
+from protocol.release import LIMITS, Judged
 from protocol.values import Outcome, Verdict
 
 KEYS = [
@@ -270,6 +273,29 @@ def test_best_py_is_the_winners_source_under_a_comment(tmp_path: Path) -> None:
     several = Sample(tmp_path / "two", names=("a", "b"))
     assert run_results.best_file(several.path, "b", 2).name == "best-b.py"
     reader.close()
+
+
+def test_a_winner_without_a_release_check_runs_in_every_case(tmp_path: Path) -> None:
+    """A run that was stopped before: its winner was judged in all cases, and is correct in them."""
+    row, column = (
+        Nest(kind="list", items=(Leaf(dtype="float32", shape=shape),))
+        for shape in ((1, 64), (64, 1))
+    )
+    nothing = Nest(kind="list", items=())
+    first, second = (
+        Judged(device="cpu", init=nothing, inputs=inputs, outputs=nothing, state=nothing)
+        for inputs in (row, column)
+    )
+    cases = tuple(
+        CaseReference(name=name, weight=0.5, eager_us=1000.0, judged=judged)
+        for name, judged in (("row", first), ("column", second))
+    )
+    task = look(Sample(tmp_path / "run")).tasks[0]
+    assert task.best is not None
+    task = replace(task, reference=replace(REFERENCE, judged=first, cases=cases))
+    release = run_results.release_of(task, task.best)
+    assert release is not None
+    assert (first, (second,), LIMITS) == (release.judged, release.more_judged, release.limits)
 
 
 def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
