@@ -25,6 +25,7 @@ from protocol.values import DeviceKind
 
 FITTED = "stark_fitted"
 LIBRARY_ONLY = "library_only"
+SEVERAL = "second instance"
 ON_A_CARD = ("side stream", "CUDA graph")  # limits that mean nothing on a processor
 
 
@@ -43,8 +44,11 @@ class ShippedWinner(Value, frozen=True, kw_only=True):
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether no release check was made: the winner's file then has every limit."""
-        return set(limits_in(self.parts.judged)) >= set(LIMITS)
+        """Whether no release check was made: the winner's file then has every limit.
+
+        `adopt.py fit` has taken away the one to a single instance, where a model has several.
+        """
+        return set(limits_in(self.parts.judged)) >= {*LIMITS} - {SEVERAL}
 
     @property
     def untried(self) -> tuple[str, ...]:

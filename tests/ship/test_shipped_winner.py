@@ -112,12 +112,16 @@ def test_a_file_tells_its_task_and_figures_and_the_original_is_without_them(tmp_
     assert "kernels-3d" == name_of(msgspec.structs.replace(winner, name="3d"))
 
 
-def test_the_battery_tries_what_the_judge_did_not(tmp_path: Path) -> None:
-    """A winner with every limit was not release-checked: its package begins without any."""
+@pytest.mark.parametrize("limits", [LIMITS, tuple({*LIMITS} - {"second instance"})])
+def test_the_battery_tries_what_the_judge_did_not(tmp_path: Path, limits: tuple[str, ...]) -> None:
+    """A winner with every limit was not release-checked: its package begins without any.
+
+    In a model it may run in several instances before, which `adopt.py check` tries.
+    """
     path = winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
     checked = of_file(path)
     assert ((), ()) == (checked.limits, checked.untried)
-    path.write_text(path.read_text().replace('"limits": ()', f'"limits": {LIMITS!r}'))
+    path.write_text(path.read_text().replace('"limits": ()', f'"limits": {limits!r}'))
     winner = of_file(path)
     assert () == winner.limits
     assert {"other mode", "second instance", "threads", "compile"} == set(winner.untried)
