@@ -95,6 +95,50 @@ def test_a_call_under_autocast_is_a_task_with_its_casts(tmp_path: Path) -> None:
     assert "autocast is off" in reasons
 
 
+CONVOLUTIONS = """\
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.conv = torch.nn.GroupNorm(2, 8), torch.nn.Conv1d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = self.conv(torch.nn.functional.silu(self.norm(x)))
+        return torch.tanh(y).reshape(-1, 8 * x.shape[2])
+
+
+def build():
+    return torch.nn.Sequential(torch.nn.Conv1d(4, 8, 1), Block()).eval()
+
+
+def batches():
+    for size in (32, 32, 48):
+        yield (torch.linspace(-3, 3, 2 * 4 * size).reshape(2, 4, size),), {}
+"""
+
+
+def test_a_module_behind_a_convolution_is_a_task_under_autocast(tmp_path: Path) -> None:
+    """It is called with bfloat16 and has float32 weights; its sizes vary.
+
+    Before: "torch.export can't follow its forward".
+    """
+    (tmp_path / "block.py").write_text(CONVOLUTIONS + CALLED)
+    made = looked_at(tmp_path / "block.py", tmp_path / "out", 3)
+    taken = take_quickly(made, "1")
+    assert ["Block"] == [task.class_name for task in taken.tasks], taken.not_taken
+    (task,) = taken.tasks
+    assert task.proof.is_equal
+    source = (made.path / task.file).read_text()
+    assert "torch.bfloat16" in source
+    assert ".shape[2]" in source
+    assert (
+        "shapes"
+        in (made.path / task.file).with_name("cases.toml").read_text().split("[[case]]")[-1]
+    )
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_training_step_under_autocast_has_a_winner_with_backward(tmp_path: Path) -> None:
     """The gradients of the fitted step are the original's; a compiled one holds the original."""

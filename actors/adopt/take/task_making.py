@@ -195,7 +195,7 @@ class TaskMaker:
             )
             for one in list(chosen.values())[:TRIED_LAYOUTS]
         ]
-        return with_varying_sizes(text, calls)
+        return with_varying_sizes(text, calls, first.kind)
 
     def _prove(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +63,10 @@ def module_graph(
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            program, owner = _exported(module, args, kwargs)
-            if (
-                kind is not None and kind.autocast_dtype
-            ):  # torch writes its casts while it follows the graph again
-                with as_called(kind):
+            with as_called(kind) if kind else nullcontext():
+                program, owner = _exported(module, args, kwargs)
+                if kind and kind.autocast_dtype:
+                    # torch writes its casts while it follows the graph again
                     program = program.run_decompositions({})
         except Exception as error:  # the user's forward is run; anything may be raised
             reason = first_line(error, 160)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from actors.adopt.model.call_layouts import tensors_of
+from actors.adopt.model.call_layouts import CallKind, tensors_of
 from actors.adopt.tasks.module_graph import module_graph
 from actors.adopt.tasks.operation_text import UntranslatableError
 from actors.adopt.tasks.task_text import TaskText, task_text
@@ -35,16 +35,16 @@ class _Size:
 
 
 def with_varying_sizes(
-    text: TaskText, calls: Sequence[tuple[torch.nn.Module, dict[str, Any]]]
+    text: TaskText, calls: Sequence[tuple[torch.nn.Module, dict[str, Any]]], kind: CallKind
 ) -> TaskText:
     """Return a task's text, for as many of the recorded calls as can have one.
 
-    `text` is that of the first call; of the others the later ones are given up first.
+    `text` is that of the first call, of this kind; of the others the later ones are given up first.
     """
     forwards, sizes = [text.forward], [_sizes(text, calls[0][1])]
     for module, call in calls[1:]:
         try:
-            graph = module_graph(module, call["args"], call["kwargs"])
+            graph = module_graph(module, call["args"], call["kwargs"], kind)
             forward = task_text(graph, module, list(_tensors(call)), "").forward
         except UntranslatableError:
             continue
