@@ -8,6 +8,7 @@ import math
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from actors.adopt.check.check import check
@@ -25,8 +26,8 @@ from actors.adopt.stage.errors import AdoptError
 from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
 from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
 from actors.adopt.take.take import take, take_parts
-from actors.adopt.take.taken_tasks import Options, Take
-from actors.adopt.task_runs import run_tasks, thread_variables
+from actors.adopt.take.taken_tasks import Options, Take, TakenTask
+from actors.adopt.task_runs import LEAST_RUN_S, run_tasks, thread_variables, unfinished
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 
@@ -189,6 +190,21 @@ class _AllStages:
             )
             parts = [task for task in found.tasks if task.part_of]
         run_tasks(self._folder, parts, kept_back, flags, say, limit)
+        self._run_rest(((first, arguments.budget - kept_back), (parts, kept_back)), flags)
+
+    def _run_rest(
+        self, groups: Sequence[tuple[Sequence[TakenTask], int]], flags: Sequence[str]
+    ) -> None:
+        """Without a winner there is nothing to check: its time is for runs that had too little."""
+        limit = self._limit.part(RUNS_PART)
+        if math.isinf(limit.left_s) or limit.left_s < LEAST_RUN_S:
+            return
+        if any(has_winner(self._folder, task) for tasks, _ in groups for task in tasks):
+            return
+        if any(unfinished(self._folder, tasks, budget) for tasks, budget in groups):
+            say("no winner so far: runs that had too little time get that of the check")
+            for tasks, budget in groups:
+                run_tasks(self._folder, tasks, budget, flags, say, limit)
 
     def _begin(self, stage: str) -> None:
         self._stage = stage

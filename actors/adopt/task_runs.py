@@ -143,6 +143,16 @@ def attempts_by_value(tasks: Sequence[TakenTask], budget: int) -> list[int]:
     return given
 
 
+def unfinished(folder: StageFolder, tasks: Sequence[TakenTask], budget: int) -> list[TakenTask]:
+    """Return the tasks with attempts whose runs were not begun or were stopped."""
+    attempts = attempts_by_value(tasks, budget)
+    return [
+        task
+        for task, count in zip(tasks, attempts, strict=True)
+        if count and not has_results(run_of(folder, task))
+    ]
+
+
 def run_of(folder: StageFolder, task: TakenTask) -> Path:
     """Return the folder of a task's run: one with this very task, or a new one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ import torch
 from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
-from actors.adopt import task_runs
+from actors.adopt import stages, task_runs
 from actors.adopt.check.check import NO_TIME, check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.step_timing import timed_steps
@@ -26,7 +27,7 @@ from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import TimeLimit, clock_text
 from actors.adopt.take.take import NO_TIME as NO_TIME_TO_TAKE
 from actors.adopt.take.take import take
-from actors.adopt.take.taken_tasks import TakenTask
+from actors.adopt.take.taken_tasks import Take, TakenTask
 from protocol.directives import waiting_directives
 from protocol.release import LIMITS, Limit
 
@@ -108,6 +109,26 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     """The command itself ends in its time, with a line for each task."""
     said = run_kinds(folder, monkeypatch, ["endless", "quick"], 0.6)
     assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
+
+
+def test_without_a_winner_the_time_of_the_check_is_for_runs(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: "no time is left for its run", and the command ended with 0.4 of its time left."""
+    endless = (sys.executable, "-c", RUN.replace("KIND", "'endless'"))
+    commands = iter([endless, ("true",), ("true",)])
+    monkeypatch.setattr(task_runs, "supervisor", lambda: next(commands))
+    for module in (task_runs, stages):
+        monkeypatch.setattr(module, "LEAST_RUN_S", 3.9)
+    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
+    arguments = argparse.Namespace(supervisor="", run_model="", **words)
+    tasks = list(tasks_named(folder, ["longest", "waiting"]))
+    said: list[str] = []
+    monkeypatch.setattr(stages, "say", said.append)
+    taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
+    stages._AllStages(arguments)._run_tasks(taken)
+    assert "waiting: no time is left for its run (--max-minutes)" in said
+    assert said[-1].startswith("waiting: 4 attempts, 0:0")
 
 
 def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(
