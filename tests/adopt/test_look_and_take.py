@@ -337,6 +337,20 @@ def test_a_file_that_breaks_the_contract_is_reported_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+def test_batches_that_can_be_had_once_are_told_in_the_next_stage(tmp_path: Path) -> None:
+    """Before: "batches() is empty", of a file that `look` had just taken eight batches from."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\n"
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "ALL = iter([((torch.randn(2, 4),), {})] * 3)\n"
+        "def batches(): return ALL\n"
+    )
+    assert 3 == len(ModelFile(model).batches(8))
+    with pytest.raises(AdoptError, match="is empty when it is called again: each call has to"):
+        ModelFile(model).batches(8)
+
+
 def test_an_error_in_a_later_step_is_one_line_and_one_of_ours_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

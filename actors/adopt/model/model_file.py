@@ -23,6 +23,7 @@ NETWORK_WORDS = ("huggingface.co", "urlopen", "connection", "gated repo", "name 
 OWN_FOLDER = Path(__file__).resolve().parents[1]
 CONTRACT = "see docs/own-model.md for what such a file has"
 _imported: dict[tuple[Path, str], Any] = {}  # by path and hash
+_with_batches: set[Any] = set()  # imported files whose batches() gave some
 
 
 class ModelFile:
@@ -77,7 +78,11 @@ class ModelFile:
             )
         found = self._guarded("batches", lambda: list(itertools.islice(given, count)))
         if not found:
-            raise AdoptError(f"{self.path}: batches() is empty, expected three batches or more")
+            why = ", expected three batches or more"
+            if self._module in _with_batches:
+                why = " when it is called again: each call has to make its iterator anew"
+            raise AdoptError(f"{self.path}: batches() is empty{why}")
+        _with_batches.add(self._module)
         return [self._batch(batch, number) for number, batch in enumerate(found)]
 
     @property
