@@ -66,9 +66,11 @@ def run(
         words = [python, "-m", f"{module}.battery", "--json", str(file)]
         words += ["--device", device] if device else []
         words += [word for name in only for word in ("--only", name)]
+        # Another environment has its own torch; ours may be on PYTHONPATH, as on clusters.
+        own = os.environ.get("PYTHONPATH", "") if python == sys.executable else ""
         environment = {
             **os.environ,
-            "PYTHONPATH": str(folder.absolute()),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(folder.absolute()), own])),
             "PYTHONDONTWRITEBYTECODE": "1",  # the folder is what is shipped
         }
         is_over = _said_until_end(words, Path(scratch), environment, errors, say)
