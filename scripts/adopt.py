@@ -24,7 +24,7 @@ from actors.exit_status import ExitStatus
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage; return the exit status."""
-    parsed = _parser().parse_args(arguments)
+    parsed = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     # torch says so once, and is used without it.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     try:
@@ -37,6 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("adopt: stopped; the same command goes on", file=sys.stderr)
         return 130
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Return the words with `--supervisor --watch` as one: argparse takes no flag for a value."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == "--supervisor":
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _parser() -> OneLineParser:

@@ -478,6 +478,16 @@ def test_the_command_says_what_is_missing(
         assert said in output.err
 
 
+@pytest.mark.parametrize("flags", ["--watch", "--max-cost 5", "--device=cpu"])
+def test_the_flags_of_a_run_may_be_one_word(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """argparse takes no word that begins with dashes for a value, unless it has a space."""
+    monkeypatch.chdir(tmp_path)
+    assert ExitStatus.USAGE == adopt.main(["all", "absent.py", "--supervisor", flags])
+    assert "absent.py: there is no such file" in capsys.readouterr().err
+
+
 def test_parts_of_a_task_without_a_winner_become_tasks(tmp_path: Path) -> None:
     """A block whose run found nothing is opened; modules of other tasks are left alone."""
     folder = StageFolder(tmp_path / "out")
