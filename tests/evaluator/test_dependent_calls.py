@@ -131,10 +131,10 @@ def test_the_referee_decides_inputs_as_the_runner_does(
             torch.randn(2, dtype=torch.cfloat).conj(),
         ]
         filled = slots.clone()
-        inputs = dependent_inputs.DependentInputs(filled.view(-1), 2, layout, is_whole=is_whole)
+        inputs = dependent_inputs.of_block(filled.view(-1), 2, layout, b"", is_whole=is_whole)
         inputs.choose(1, output)
         copied = [each.resolve_conj().contiguous() for each in output]
-        chosen = dependent_inputs.chosen(layout, raws, copied, is_whole=is_whole)
+        chosen = dependent_inputs.chosen(layout, raws, copied, b"", is_whole=is_whole)
         begins = offsets(layout, SLOT_ALIGNMENT)
         for begin, raw in zip(begins, chosen, strict=False):
             assert torch.equal(filled[1, begin : begin + raw.numel()], raw)
@@ -151,7 +151,7 @@ def choices(torch: ModuleType, inputs: list[Any], output: Any) -> list[Any]:
         [torch.full((each.nbytes,), draw, dtype=torch.uint8) for each in inputs] for draw in (0, 1)
     )
     layout = tensor_bytes.layout_of(inputs)
-    return dependent_inputs.chosen(layout, (first, second), output, is_whole=False)
+    return dependent_inputs.chosen(layout, (first, second), output, b"", is_whole=False)
 
 
 def test_tiny_values_do_not_steer_what_an_output_decides(torch: ModuleType) -> None:

@@ -1,14 +1,13 @@
 """Inputs of a block's calls that the outputs of the calls before them decide.
 
-Before its call each part of a slot's bytes comes from one of two draws: from which, the bits of the
-whole output before say.  So no call's inputs are there before the call before it is computed, and
+Before its call each word of a slot comes from one of two draws: from which, a hash of the whole
+output before says.  So no call's inputs are there before the call before it is computed, and
 nothing can be computed together.  The runner does this between calls, on the candidate's stream;
 the referee does it again with the outputs that it finds, so a runner that was tampered with has
 wrong outputs.
 
-On a host a hash of the output decides.  A sum of its integers could be steered by tiny values where
-the output is zero, for all calls of a block at once.  On a card, where a hash would take a copy to
-the host for each call, the sum still decides.
+The hash is one that a candidate can't steer by tiny changes of an output: SHA-256 on a host, and a
+tree of BLAKE2s on a card (`decision_kernel`), where a copy to the host would stop each call.
 """
 
 from __future__ import annotations
@@ -16,58 +15,128 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
-import random
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 
+from actors.evaluator.children import decision_kernel
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import write_slot
-from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, Layout, offsets, slot_bytes
+from actors.evaluator.ipc.layout_checks import (
+    SLOT_ALIGNMENT,
+    Layout,
+    offsets,
+    slot_bytes,
+    tensor_leaves,
+)
+from protocol.layouts import ITEM_BYTES
 
 PARTS = 32  # of a slot, and bytes of a hash
 # The words of a slot are in its parts in turn: a row of a batch has words of all parts, so it can't
-# be computed before it is known what decides.  No element is in two words.
-WORD = torch.complex128
-ROW_BYTES = PARTS * 16
-MOST_ROWS = 128  # of words of a tensor, chosen on a host: of a larger one evenly spread words
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# be computed before it is known what decides.  No element is in two words, and they are no larger:
+# all choices of a few words could be tried out.
+WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
+MOST_ROWS = 128  # of a word for each part, chosen of a tensor: of a larger one, evenly spread
 
 
-class DependentInputs:
+class DependentInputs(Protocol):
     """The inputs of one block: call c has slot c, which is mixed with slot `calls` + c."""
 
-    def __init__(self, slots: torch.Tensor, calls: int, layout: Layout, *, is_whole: bool) -> None:
-        """`slots`: the bytes of twice as many slots; `is_whole`: a slot has one part."""
-        self._calls = calls
-        self._is_whole = is_whole
-        self._factors = _factors(slots.device)
-        words = slots.view(WORD).view(2 * calls, -1)
-        spans = [slice(None)] if is_whole or slots.is_cuda else _chosen_words(layout)
+    def choose(self, call: int, before: object) -> None:
+        """Write a call's inputs; `before`: the output of the call before it."""
+
+
+def of_block(
+    slots: torch.Tensor, calls: int, layout: Layout, program: bytes, *, is_whole: bool
+) -> DependentInputs:
+    """Return the inputs of a block.
+
+    `slots`: the bytes of twice as many slots; `program`: the kernel that decides, where they are on
+    a card; `is_whole`: a slot has the contents of one of two slots, not words of both.
+    """
+    rows, parts = slots.view(2 * calls, -1), 1 if is_whole else PARTS
+    pairs = list(zip(rows[:calls].unbind(), rows[calls:].unbind(), strict=True))
+    kind = InputsOnCard if slots.is_cuda else InputsOnHost
+    return kind(pairs, layout, parts, program)
+
+
+class InputsOnHost:
+    """The inputs of one block on a host."""
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        layout: Layout,
+        parts: int,
+        _program: bytes,
+    ) -> None:
+        self._parts = parts
+        dtype = _word(layout)
+        spans = _chosen_words(layout, dtype.itemsize)
         self._rows = [
-            [rows for span in spans for rows in _in_rows(slot[span])] for slot in words.unbind()
+            [[rows for span in spans for rows in _in_rows(raw.view(dtype)[span])] for raw in pair]
+            for pair in pairs
         ]
 
     def choose(self, call: int, before: object) -> None:
         """Write a call's inputs; `before`: the output of the call before it."""
-        first, second = self._rows[call], self._rows[self._calls + call]
-        is_second = _is_second(before, self._factors, is_whole=self._is_whole)
-        for mine, other in zip(first, second, strict=True):
+        digest = hashlib.sha256(usedforsecurity=False)
+        for raw in _bytes_of(before):
+            digest.update((ctypes.c_char * raw.numel()).from_address(raw.data_ptr()))
+        is_second = torch.frombuffer(bytearray(digest.digest()), dtype=torch.int8) < 0
+        is_second = is_second[: self._parts]
+        for mine, other in zip(*self._rows[call], strict=True):
             decided = is_second if mine.dim() > 1 else is_second[: len(mine)]
             torch.where(decided, other, mine, out=mine)
+
+
+class InputsOnCard:
+    """The inputs of one block on a card."""
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        layout: Layout,
+        parts: int,
+        program: bytes,
+    ) -> None:
+        self._kernel = decision_kernel.loaded(program)
+        self._pairs = pairs
+        self._word_bytes, self._parts = _word(layout).itemsize, parts
+        spans = [
+            (span.start, span.stop, span.step) for span in _chosen_words(layout, self._word_bytes)
+        ]
+        device = pairs[0][0].device
+        self._spans = torch.tensor(spans, dtype=torch.int32, device=device)
+        state = len(pairs), decision_kernel.STATE_WORDS
+        self._states = torch.zeros(state, dtype=torch.int32, device=device).unbind()
+
+    def choose(self, call: int, before: object) -> None:
+        """Write a call's inputs; `before`: the output of the call before it."""
+        decision_kernel.launch(
+            self._kernel,
+            list(_bytes_of(before)),
+            self._pairs[call],
+            self._states[call],
+            self._spans,
+            self._word_bytes,
+            self._parts,
+        )
 
 
 def chosen(
     layout: Layout,
     draws: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]],
     before: object,
+    program: bytes,
     *,
     is_whole: bool,
 ) -> list[torch.Tensor]:
     """Return the bytes of each tensor of a call's inputs, of those of its two slots."""
     device = next(raw.device for raw in draws[0] if raw.numel())
     slots = torch.cat([_slot_of(layout, raws, device) for raws in draws])
-    DependentInputs(slots, 1, layout, is_whole=is_whole).choose(0, before)
+    of_block(slots, 1, layout, program, is_whole=is_whole).choose(0, before)
     begins = offsets(layout, SLOT_ALIGNMENT)
     return [slots[at : at + raw.numel()] for at, raw in zip(begins, draws[0], strict=False)]
 
@@ -78,6 +147,19 @@ def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device)
     return slot
 
 
+def _bytes_of(before: object) -> Iterator[torch.Tensor]:
+    """Yield the bytes of each tensor of an output that has any."""
+    for tensor in tensor_bytes.tensors_in(before):
+        if tensor.numel():
+            yield tensor_bytes.logical_bytes(tensor)
+
+
+def _word(layout: Layout) -> torch.dtype:
+    """Return the dtype of words: of integers as large as the largest elements, or larger."""
+    largest = max((ITEM_BYTES[leaf.dtype] for leaf in tensor_leaves(layout)), default=0)
+    return WORDS[max(largest, min(WORDS))]
+
+
 def _in_rows(words: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield words in rows of one for each part, and those of the last row that is not full."""
     full = len(words) // PARTS * PARTS
@@ -86,53 +168,20 @@ def _in_rows(words: torch.Tensor) -> Iterator[torch.Tensor]:
         yield words[full:]
 
 
-def _chosen_words(layout: Layout) -> list[slice]:
+def _chosen_words(layout: Layout, word_bytes: int) -> list[slice]:
     """Return the words of a slot that are chosen: some of each tensor, however small it is.
 
     An odd step: in a tensor whose rows have a power of two of bytes, an even one would choose at
     the same place of each row, or in few rows.
     """
     found: list[slice] = []
+    row_bytes = PARTS * word_bytes
     begins = offsets(layout, SLOT_ALIGNMENT)
     for begin, end in itertools.pairwise(begins):
-        first, last = begin // ROW_BYTES * PARTS, -(-end // ROW_BYTES) * PARTS
+        first, last = begin // row_bytes * PARTS, -(-end // row_bytes) * PARTS
         step = -(-(last - first) // (MOST_ROWS * PARTS)) | 1
         if found and step == found[-1].step == 1:  # a neighbour, chosen at once
             found[-1] = slice(found[-1].start, last, 1)
         elif last > first:
             found.append(slice(first, last, step))
     return found
-
-
-def _factors(device: torch.device) -> torch.Tensor:
-    """Return odd factors: the sign of each product depends on all bits of the other factor."""
-    rng = random.Random(0)  # noqa: S311  # no secret
-    odd = [rng.getrandbits(63) | 1 for _part in range(PARTS)]
-    return torch.tensor(odd, dtype=torch.int64, device=device)
-
-
-def _is_second(before: object, factors: torch.Tensor, *, is_whole: bool) -> torch.Tensor:
-    """Return for each part whether it comes from the second draw."""
-    decides = _sum_decides if factors.is_cuda else _hash_decides
-    is_second = decides(before, factors)
-    return is_second[:1] if is_whole else is_second
-
-
-def _hash_decides(before: object, _factors: torch.Tensor) -> torch.Tensor:
-    digest = hashlib.sha256(usedforsecurity=False)
-    for tensor in tensor_bytes.tensors_in(before):
-        if tensor.numel():
-            raw = tensor_bytes.logical_bytes(tensor)
-            digest.update((ctypes.c_char * raw.numel()).from_address(raw.data_ptr()))
-    return torch.frombuffer(bytearray(digest.digest()), dtype=torch.int8) < 0
-
-
-def _sum_decides(before: object, factors: torch.Tensor) -> torch.Tensor:
-    total: torch.Tensor | int = 0
-    for tensor in tensor_bytes.tensors_in(before):
-        values = tensor.resolve_conj().resolve_neg()
-        if values.is_complex():
-            values = torch.view_as_real(values)
-        # A sum of integers: in any order the same.
-        total = total + values.view(INTEGERS[values.element_size()]).sum(dtype=torch.int64)
-    return factors * total < 0

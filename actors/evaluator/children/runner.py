@@ -16,10 +16,9 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children import profiler
+from actors.evaluator.children import dependent_inputs, profiler
 from actors.evaluator.children.call_clock import CallClock, CardWaker
 from actors.evaluator.children.call_form import call_of, placed
-from actors.evaluator.children.dependent_inputs import DependentInputs
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -114,6 +113,7 @@ class Runner:
         self._handed_over: list[object] = []  # what the judge takes for the outputs of a block
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
+        self._program = b""  # decides inputs on a card
         self._arena: Arena | None = None  # where timed calls allocate
         self._card_waker = CardWaker(device)
         self._handlers = self._handlers_by_order()
@@ -218,6 +218,7 @@ class Runner:
 
     def _map_slots(self, order: MapSlots, region: int) -> SlotsMapped:
         memory = SlotMemory(region, order.inputs, order.count)
+        self._program = order.program
         self._slot_values = memory.values()
         if self.device == "cuda" and not memory.is_on_card:
             self._slot_values = [
@@ -304,7 +305,9 @@ class Runner:
         with self._block(0 if order.is_empty else order.calls) as outputs:
             memory = self._slot_memories[-1]
             used = memory.bytes[: order.slots * memory.stride]
-            dependent = DependentInputs(used, order.calls, memory.inputs, is_whole=order.is_whole)
+            dependent = dependent_inputs.of_block(
+                used, order.calls, memory.inputs, self._program, is_whole=order.is_whole
+            )
             for call in calls:
                 if order.seed is not None:
                     seed_all(order.seed + call)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from actors.evaluator.children import dependent_inputs
+from actors.evaluator.children import decision_kernel, dependent_inputs
 from actors.evaluator.children.slot_contents import SlotContents
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
@@ -62,7 +62,10 @@ class TimingMemory:
         descriptor = self._allocate(order.count * slot_bytes(self._inputs))
         self._slots = SlotMemory(descriptor, self._inputs, order.count)
         draw_s = 0.0 if self.contents.is_mixing else self.contents.draw_s
-        return SlotsPrepared(draw_s=draw_s), [descriptor]
+        return SlotsPrepared(draw_s=draw_s, program=self._program()), [descriptor]
+
+    def _program(self) -> bytes:
+        return decision_kernel.program() if self.slots.is_on_card else b""
 
     @property
     def slots(self) -> SlotMemory:
@@ -108,7 +111,9 @@ class TimingMemory:
     def dependent_draw(self, order: DrawDependent, before: object) -> list[object]:
         """Return a copy of a slot's inputs as the output `before` decides them."""
         draws = self.contents.written(order.slot), self.contents.written(order.other)
-        raws = dependent_inputs.chosen(self._inputs, draws, before, is_whole=order.is_whole)
+        raws = dependent_inputs.chosen(
+            self._inputs, draws, before, self._program(), is_whole=order.is_whole
+        )
         return self.contents.values(raws)
 
     def inputs_of(self, slot: int) -> list[object]:

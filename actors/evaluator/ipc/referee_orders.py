@@ -175,6 +175,7 @@ class SlotsPrepared(Order, frozen=True, kw_only=True):
     """The slots are there.  Descriptor: their memory."""
 
     draw_s: float  # seconds for the contents of one slot, where each has a draw of its own; else 0
+    program: bytes = b""  # the kernel by which outputs decide inputs; empty on a host
 
 
 class FillSlots(Order, frozen=True, kw_only=True):

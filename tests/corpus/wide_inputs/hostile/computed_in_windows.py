@@ -32,7 +32,7 @@ class ModelNew(nn.Module):
         self.made += 1
         if not self.inputs:
             size = min(max(3, calls // WINDOWS), calls - self.made + 1)
-            self.outputs = torch.empty(size, *x.shape)
+            self.outputs = torch.empty(size, *x.shape, device=x.device)
         self.inputs.append((x, y[None, :64]))
         place = len(self.inputs) - 1
         if place == len(self.outputs) - 1:
