@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
 import pytest
 import special_corpora
 from corpus.scene import is_credited
 
+from actors.evaluator.ipc.referee_orders import ImportTask, MakeModel, PrepareTask
 from actors.evaluator.judge import Judge
+from actors.evaluator.reference.referee_client import RefereeClient
 from protocol.values import Outcome, Task, Verdict
 
 
@@ -104,3 +111,115 @@ def test_a_state_of_any_kind_is_given_to_both_sides(patient_judge: Judge, name: 
     verdict = patient_judge.judge(Task(name="kept", source=source), candidate)
     assert isinstance(verdict, Verdict), verdict
     assert verdict.is_correct, verdict.reason
+
+
+CHAOTIC = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("noise", torch.rand(64))
+        self.register_buffer("mean", torch.rand(64))
+
+    def forward(self, x):
+        self.noise.copy_(torch.frac(self.noise * 1000))
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        {late}
+        return self.mean * x
+
+def get_inputs():
+    return [torch.rand(32, 64)]
+
+def get_init_inputs():
+    return []
+"""
+LATE = """
+import sys
+
+def is_late():
+    frame = sys._getframe(1)
+    while frame is not None and "turns" not in frame.f_locals:
+        frame = frame.f_back
+    return frame is not None and (frame.f_locals["slot"] or 0) > 0
+"""
+
+
+def test_a_buffer_that_no_output_reads_excuses_nothing(patient_judge: Judge) -> None:
+    """Its last digits decide what it is after a call, and outputs were left out from there on."""
+    task = Task(name="chaotic", source=CHAOTIC.format(late=""))
+    candidate = LATE + CHAOTIC.format(late="if is_late(): return torch.zeros_like(x)")
+    verdict = patient_judge.judge(task, candidate.replace("class Model", "class ModelNew"))
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert "timed call" in verdict.reason
+
+
+JUMPING = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.rand(256))
+
+    def forward(self, x):
+        jumps = torch.remainder(torch.floor(self.mean * 1e4), 2)
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return jumps + x[0]
+
+def get_inputs():
+    return [torch.rand(4, 256)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+class DirectChild:
+    """A referee in this process."""
+
+    def __init__(self) -> None:
+        from actors.evaluator.children.referee import Referee
+
+        self.referee = Referee("cpu")
+
+    def ask(self, order: Any, _limit_s: float, carried: list[int]) -> tuple[Any, list[int]]:
+        """Carry out an order."""
+        return self.referee.answer(order, carried)
+
+
+@pytest.mark.parametrize(("changed", "is_right"), [(1, True), (100, False)])
+def test_jumps_are_excused_as_far_as_other_last_digits_cause_them(
+    torch: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    changed: int,
+    is_right: bool,
+) -> None:
+    """A state is right to some digits, and an element of the output is on the other side of a jump.
+
+    It was asked whether last digits change the state, so an honest candidate was wrong there.
+    """
+    monkeypatch.chdir(tmp_path)
+    child: Any = DirectChild()
+    client = RefereeClient(child, AssertionError, check_s=9.0, uses_device_memory=False)
+    for order in (
+        ImportTask(source=JUMPING, modules={}),
+        MakeModel(seed=1),
+        PrepareTask(seed=2, use_device_memory=False),
+    ):
+        child.ask(order, 9.0, [])
+    client.prepare_slots(8)
+    client.fill_slots(8)
+    draw = client.draw_from_slot(5, 3, ("mean",)).draw
+    layout = client.expected_layout(draw)
+    output = child.referee._rounds[draw].eager.clone()
+    output[:changed] += torch.where(output[:changed] >= 1, -1, 1)
+    memory = client.lend_memory(output.nbytes)
+    with mmap.mmap(memory, output.nbytes) as buffer:
+        buffer.write(bytes(output.view(torch.uint8).tolist()))
+    client.stash_outputs(memory, output.nbytes, [(0, output.nbytes)])
+    reason = client.compare_stashed(0, layout, draw)
+    assert is_right is (reason == ""), reason

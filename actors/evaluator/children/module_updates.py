@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
 from actors.evaluator.children import correctness
+from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, without_tf32
@@ -18,6 +19,8 @@ from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock
 
 NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
+MOST_NUDGES = 4  # of an element, by lot
+CONTROLS = 3  # begins with other last digits: an element that may jump does so in one of them
 # Calls whose error is measured: after two, a running mean of momentum 0.1 has a fifth of what many
 # calls bring in, so eight times that error is more than theirs.
 MEASURED_CALLS = 2
@@ -111,16 +114,30 @@ def repeat_block(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> C
     return _compared(task, task.model.state_dict(), first)
 
 
-def repeat_nudged(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> None:
+def repeat_nudged(
+    task: TaskModule, order: RepeatBlock, inputs_of: InputsOf, number: int = 0
+) -> None:
     """Repeat a block with other last digits of the state, before its first call and after it.
 
-    A state of zeros has no last digits before the first call.
+    A state of zeros has no last digits before the first call.  `number`: which other ones.
     """
     begin_state(task, order.names)
-    _nudge(task, order.names)
+    _nudge(task, order.names, number)
     repeat_calls(
-        task, inputs_of, order.calls, order.seed, after_first=lambda: _nudge(task, order.names)
+        task,
+        inputs_of,
+        order.calls,
+        order.seed,
+        after_first=lambda: _nudge(task, order.names, number),
     )
+
+
+def nudged_outputs(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> Iterator[object]:
+    """Yield what the call after a block's first calls returns after other last digits."""
+    for number in range(CONTROLS):
+        repeat_nudged(task, order, inputs_of, number)
+        start = RandomState(task.device)
+        yield task.eager_outputs(inputs_of(order.calls), start)
 
 
 def begin_state(task: TaskModule, names: Sequence[str]) -> None:
@@ -133,16 +150,22 @@ def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tenso
     return {name: task.state[name] for name in names}
 
 
-def _nudge(task: TaskModule, names: Sequence[str]) -> None:
+def _nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
     own = task.model.state_dict()
-    set_state(task.model, {name: _nudged(own[name]) for name in names})
+    set_state(task.model, {name: _nudged(own[name], number) for name in names})
 
 
-def _nudged(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with other last digits, towards zero: the largest values stay finite."""
+def _nudged(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """Return a tensor with other last digits, towards zero: the largest values stay finite.
+
+    Elements have different ones, by numbers of their own: the module's calls draw theirs.
+    """
     if not tensor.is_floating_point():
         return tensor
-    return tensor * (1 - max(NUDGE, torch.finfo(tensor.dtype).eps))
+    lots = torch.Generator(tensor.device).manual_seed(number)
+    most = MOST_NUDGES + 1
+    times = torch.randint(1, most, tensor.shape, generator=lots, device=tensor.device)
+    return tensor * (1 - times * max(NUDGE, torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
 
 
 def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:

@@ -15,10 +15,8 @@ from typing import Any, TypeAlias
 import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
-from actors.evaluator.children.call_form import result_names
-from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.random_state import RandomStart
-from actors.evaluator.children.reference_round import ReferenceRound
+from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_comparable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
@@ -129,9 +127,7 @@ class Referee:
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
-            RepeatBlock: lambda order, _: module_updates.repeat_block(
-                self._task_module, order, self._timing_memory.inputs_of
-            ),
+            RepeatBlock: lambda order, _: self._repeat_block(order),
             CompareState: lambda order, carried: module_updates.compare_state(
                 self._task_module, order.names, carried[0]
             ),
@@ -307,6 +303,24 @@ class Referee:
             self._task_module, self._timing_memory.inputs_of, order.seed, order.calls_before
         )
 
+    @property
+    def _output_rules(self) -> OutputRules:
+        return OutputRules(self._task_module.form, self._aliases, self._floor, self._own_floors)
+
+    def _repeat_block(self, order: RepeatBlock) -> Compared | None:
+        task, inputs_of = self._task_module, self._timing_memory.inputs_of
+        if order.draw is None:
+            return module_updates.repeat_block(task, order, inputs_of)
+        compared = Compared()
+        drawn = self._rounds[order.draw]
+        for outputs in module_updates.nudged_outputs(task, order, inputs_of):
+            got = list(tensor_bytes.tensors_in(outputs))
+            comparison = CompareBytes(draw=order.draw, what="output")
+            compared = drawn.compare_outputs(got, comparison, self._output_rules)
+            if compared.reason:
+                break
+        return compared
+
     def _forget(self, order: ForgetDraws) -> None:
         for number in range(order.draw, order.draw + order.count):
             self._rounds.pop(number, None)
@@ -347,30 +361,7 @@ class Referee:
         got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
             return drawn.compare_inputs(got)
-        return self._compare_outputs(drawn, got, order)
-
-    def _compare_outputs(
-        self, drawn: ReferenceRound, got: list[torch.Tensor], order: CompareBytes
-    ) -> Compared:
-        eager = list(tensor_bytes.tensors_in(drawn.eager))
-        exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
-        names = result_names(drawn.eager, self._task_module.form)
-        worst = worst_share = 0.0
-        outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
-        for number, (where, mine, theirs, truth) in enumerate(outputs):
-            if order.only_own and self._aliases[number]:
-                continue
-            floor = max((self._floor, *self._own_floors[number : number + 1]))
-            comparison = correctness.compare(mine, theirs, truth, where, floor=floor)
-            worst = max(worst, comparison.max_error)
-            if order.share:
-                worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
-            if comparison.reason:
-                lines: tuple[str, ...] = ()
-                if order.describe:
-                    lines = describe_outputs(outputs, number, comparison, floor)
-                return Compared(reason=comparison.reason, max_error=worst, difference=lines)
-        return Compared(max_error=worst, share=worst_share if order.share else None)
+        return drawn.compare_outputs(got, order, self._output_rules)
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
+from actors.evaluator.children import correctness
+from actors.evaluator.children.call_form import result_names
+from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
-from actors.evaluator.ipc.referee_orders import Compared
+from actors.evaluator.ipc.orders import CallForm
+from actors.evaluator.ipc.referee_orders import CompareBytes, Compared
+
+
+class OutputRules(NamedTuple):
+    """What decides, besides the reference's outputs, whether a candidate's are right."""
+
+    form: CallForm
+    aliases: tuple[bool, ...]  # outputs that the task returns in its inputs
+    floor: float  # the error that the user allows
+    own_floors: tuple[float, ...]  # of outputs that have no float64
 
 
 class ReferenceRound:
@@ -17,6 +32,32 @@ class ReferenceRound:
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
         self.eager: object = None
         self.exact: object = None
+
+    def compare_outputs(
+        self, got: list[torch.Tensor], order: CompareBytes, rules: OutputRules
+    ) -> Compared:
+        """Compare outputs with those of the reference."""
+        eager = list(tensor_bytes.tensors_in(self.eager))
+        exact = [None] * len(eager) if self.exact is None else tensor_bytes.tensors_in(self.exact)
+        names = result_names(self.eager, rules.form)
+        worst = worst_share = 0.0
+        outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
+        for number, (where, mine, theirs, truth) in enumerate(outputs):
+            if order.only_own and rules.aliases[number]:
+                continue
+            floor = max((rules.floor, *rules.own_floors[number : number + 1]))
+            found = correctness.compare(mine, theirs, truth, where, floor=floor)
+            worst = max(worst, found.max_error)
+            if order.share:
+                worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
+            if found.reason:
+                lines: tuple[str, ...] = ()
+                if order.describe:
+                    lines = describe_outputs(outputs, number, found, floor)
+                return Compared(
+                    reason=found.reason, max_error=worst, wrong=found.wrong, difference=lines
+                )
+        return Compared(max_error=worst, share=worst_share if order.share else None)
 
     def compare_inputs(self, got: list[torch.Tensor]) -> Compared:
         """Compare the inputs that a candidate's call has left; they are compared last."""

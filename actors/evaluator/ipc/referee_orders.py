@@ -289,12 +289,14 @@ class RepeatBlock(Order, frozen=True, kw_only=True):
     """Begin at the state that candidates get, and call the task's module on slots 0 … `calls`-1.
 
     `is_control`: answer with how the end differs from that of a begin with other last digits.
+    `draw`: then answer with how the outputs of the next call differ, those of this draw.
     """
 
     names: tuple[str, ...]
     calls: int
     seed: int | None = None  # where their random numbers begin
     is_control: bool = False
+    draw: int | None = None
 
 
 class CompareState(Order, frozen=True, kw_only=True):
@@ -306,6 +308,7 @@ class CompareState(Order, frozen=True, kw_only=True):
 class Compared(Order, frozen=True, kw_only=True):
     reason: str = ""  # "" when they agree
     max_error: float | None = None  # in units of the tolerance
+    wrong: int = 0  # elements of an output that is wrong
     share: float | None = None  # the same error in units of KernelBench's tolerance
     difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
