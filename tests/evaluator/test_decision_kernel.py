@@ -30,11 +30,14 @@ static unsigned atomicAdd(unsigned* place, unsigned value) {
     return __atomic_fetch_add(place, value, __ATOMIC_SEQ_CST);
 }
 #include "decide.cu"
-extern "C" void run(
-    int blocks, int threads, const unsigned char* output, int bytes, int first_leaf, int is_last,
-    unsigned* state, unsigned char* mine, const unsigned char* other, const int* spans, int count,
-    int word_bytes, int parts
-) {
+extern "C" void run(int blocks, int threads, void** given) {
+    auto output = *(const unsigned char**)given[0];
+    auto bytes = *(int*)given[1], first_leaf = *(int*)given[2], is_last = *(int*)given[3];
+    auto state = *(unsigned**)given[4];
+    auto mine = *(unsigned char**)given[5];
+    auto other = *(const unsigned char**)given[6];
+    auto spans = *(const int**)given[7];
+    auto count = *(int*)given[8], word_bytes = *(int*)given[9], parts = *(int*)given[10];
     gridDim.x = blocks;
     blockDim.x = threads;
     for (int block = 0; block < blocks; ++block) {
@@ -67,14 +70,7 @@ def host_kernel(torch: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     subprocess.run([*command, "host.cpp"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "host.so"))
 
-    def kernel(grid: tuple[int, ...], block: tuple[int, ...], args: list[Any]) -> None:
-        values = [
-            ctypes.c_void_p(each.data_ptr()) if isinstance(each, torch.Tensor) else each
-            for each in args
-        ]
-        library.run(grid[0], block[0], *values)
-
-    return kernel
+    return lambda blocks, arguments: library.run(blocks, decision_kernel.THREADS, arguments)
 
 
 def digest_of(outputs: list[bytes]) -> bytes:
@@ -117,22 +113,18 @@ def test_the_kernel_decides_as_its_definition_says(
         for raw in outputs
     ]
     words = 200
-    mine = torch.zeros(words * word_bytes, dtype=torch.uint8)
-    other = torch.ones(words * word_bytes, dtype=torch.uint8)
-    spans = [(0, 64, 1), (70, 190, 3)]
-    state = torch.zeros(decision_kernel.STATE_WORDS, dtype=torch.int32)
-    decision_kernel.launch(
-        host_kernel,
-        raws,
-        (mine, other),
-        state,
-        torch.tensor(spans, dtype=torch.int32),
-        word_bytes,
-        parts,
-    )
+    pairs = [
+        tuple(torch.full((words * word_bytes,), draw, dtype=torch.uint8) for draw in (0, 1))
+        for _call in range(2)
+    ]
+    spans = [slice(0, 64, 1), slice(70, 190, 3)]
+    slots = decision_kernel.DecidedSlots(host_kernel, pairs, spans, word_bytes, parts)
+    slots.decide(1, raws)
     digest = digest_of(outputs)
     expected = [0] * words
-    for first, end, step in spans:
-        for place, word in enumerate(range(first, end, step)):
+    for span in spans:
+        for place, word in enumerate(range(span.start, span.stop, span.step)):
             expected[word] = digest[place % parts] >> 7
-    assert [[each] * word_bytes for each in expected] == mine.view(words, word_bytes).tolist()
+    mine = pairs[1][0].view(words, word_bytes).tolist()
+    assert [[each] * word_bytes for each in expected] == mine
+    assert not pairs[0][0].any()

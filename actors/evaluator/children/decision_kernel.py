@@ -11,9 +11,10 @@ comes with torch, compiles it in the trusted referee; runners load what that giv
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -143,7 +144,8 @@ extern "C" __global__ void decide(
 }
 """
 
-Kernel = Callable[..., None]
+# Starts blocks of threads with the kernel's arguments, as the driver takes them.
+Launch = Callable[[int, ctypes.Array[ctypes.c_void_p]], None]
 
 
 @functools.cache
@@ -159,33 +161,73 @@ def program() -> bytes:
 
 
 @functools.cache
-def loaded(binary: bytes) -> Kernel:
-    """Return the kernel of a program, loaded on this process's card."""
+def loaded(binary: bytes) -> Launch:
+    """Return what launches a program on this process's card, on torch's current stream.
+
+    torch's own way to launch it takes as long as five of its operations.
+    """
     from torch.cuda._utils import _cuda_load_module
 
-    kernels = cast("dict[str, Kernel]", _cuda_load_module(binary, [ENTRY]))
-    return kernels[ENTRY]
+    function = cast("dict[str, Any]", _cuda_load_module(binary, [ENTRY]))[ENTRY].func
+    driver, device = ctypes.CDLL("libcuda.so.1"), torch.cuda.current_device()
+
+    def launch(blocks: int, arguments: ctypes.Array[ctypes.c_void_p]) -> None:
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
+        sizes = blocks, 1, 1, THREADS, 1, 1, 0
+        status = driver.cuLaunchKernel(function, *sizes, stream, arguments, None)
+        if status:
+            raise RuntimeError(f"the kernel that decides inputs can't be launched ({status})")
+
+    return launch
 
 
-def launch(
-    kernel: Kernel,
-    raws: Sequence[torch.Tensor],
-    slots: tuple[torch.Tensor, torch.Tensor],
-    state: torch.Tensor,
-    spans: torch.Tensor,
-    word_bytes: int,
-    parts: int,
-) -> None:
-    """Have the bytes of an output, one tensor for each of its own, decide the first of two slots.
+class DecidedSlots:
+    """Pairs of slots whose first one has, after `decide`, words of both."""
 
-    `state`: `STATE_WORDS` zeros; `spans` (spans × 3): first, end and step in words; `parts`: the
-    bytes of the hash that decide.
-    """
-    leaves = 0
-    for number, raw in enumerate(raws or [slots[0][:0]]):
-        count = -(-raw.numel() // LEAF_BYTES)
-        is_last = int(number + 1 >= len(raws))
-        arguments = [raw, raw.numel(), leaves, is_last, state, *slots, spans, len(spans)]
-        grid = (max(1, -(-count // THREADS)), 1, 1)
-        kernel(grid=grid, block=(THREADS, 1, 1), args=[*arguments, word_bytes, parts])
-        leaves += count
+    def __init__(
+        self,
+        launch: Launch,
+        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        spans: Sequence[slice],
+        word_bytes: int,
+        parts: int,
+    ) -> None:
+        """`spans`: the words that are chosen; `parts`: the bytes of the hash that decide."""
+        self._launch = launch
+        device = pairs[0][0].device
+        table = [(span.start, span.stop, span.step) for span in spans]
+        self._spans = torch.tensor(table, dtype=torch.int32, device=device)
+        sizes = len(pairs), STATE_WORDS
+        self._states = torch.zeros(sizes, dtype=torch.int32, device=device)
+        self._pairs = pairs  # their memory is read and written
+        self._places = [
+            (
+                self._states.data_ptr() + 4 * STATE_WORDS * number,
+                *(each.data_ptr() for each in pair),
+            )
+            for number, pair in enumerate(pairs)
+        ]
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        self._output, self._size = pointer(), number()
+        self._first_leaf, self._is_last = number(), number()
+        self._place = pointer(), pointer(), pointer()
+        self._values = (
+            *(self._output, self._size, self._first_leaf, self._is_last, *self._place),
+            *(pointer(self._spans.data_ptr()), number(len(spans))),
+            *(number(word_bytes), number(parts)),
+        )
+        # The driver copies what these point to when a kernel is launched.
+        addresses = map(ctypes.addressof, self._values)
+        self._arguments = (pointer * len(self._values))(*addresses)
+
+    def decide(self, pair: int, raws: Sequence[torch.Tensor]) -> None:
+        """Have the bytes of an output, one tensor for each of its own, decide a pair's words."""
+        for value, place in zip(self._place, self._places[pair], strict=True):
+            value.value = place
+        leaves = 0
+        for number, raw in enumerate(raws or [self._spans[:0]]):
+            count = -(-raw.nbytes // LEAF_BYTES)
+            self._output.value, self._size.value = raw.data_ptr(), raw.nbytes
+            self._first_leaf.value, self._is_last.value = leaves, int(number + 1 >= len(raws))
+            self._launch(max(1, -(-count // THREADS)), self._arguments)
+            leaves += count

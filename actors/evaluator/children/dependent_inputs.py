@@ -83,7 +83,7 @@ class InputsOnHost:
         """Write a call's inputs; `before`: the output of the call before it."""
         digest = hashlib.sha256(usedforsecurity=False)
         for raw in _bytes_of(before):
-            digest.update((ctypes.c_char * raw.numel()).from_address(raw.data_ptr()))
+            digest.update((ctypes.c_char * raw.nbytes).from_address(raw.data_ptr()))
         is_second = torch.frombuffer(bytearray(digest.digest()), dtype=torch.int8) < 0
         is_second = is_second[: self._parts]
         for mine, other in zip(*self._rows[call], strict=True):
@@ -101,28 +101,18 @@ class InputsOnCard:
         parts: int,
         program: bytes,
     ) -> None:
-        self._kernel = decision_kernel.loaded(program)
-        self._pairs = pairs
-        self._word_bytes, self._parts = _word(layout).itemsize, parts
-        spans = [
-            (span.start, span.stop, span.step) for span in _chosen_words(layout, self._word_bytes)
-        ]
-        device = pairs[0][0].device
-        self._spans = torch.tensor(spans, dtype=torch.int32, device=device)
-        state = len(pairs), decision_kernel.STATE_WORDS
-        self._states = torch.zeros(state, dtype=torch.int32, device=device).unbind()
+        word_bytes = _word(layout).itemsize
+        self._slots = decision_kernel.DecidedSlots(
+            decision_kernel.loaded(program),
+            pairs,
+            _chosen_words(layout, word_bytes),
+            word_bytes,
+            parts,
+        )
 
     def choose(self, call: int, before: object) -> None:
         """Write a call's inputs; `before`: the output of the call before it."""
-        decision_kernel.launch(
-            self._kernel,
-            list(_bytes_of(before)),
-            self._pairs[call],
-            self._states[call],
-            self._spans,
-            self._word_bytes,
-            self._parts,
-        )
+        self._slots.decide(call, list(_bytes_of(before)))
 
 
 def chosen(
@@ -148,10 +138,12 @@ def _slot_of(layout: Layout, raws: Sequence[torch.Tensor], device: torch.device)
 
 
 def _bytes_of(before: object) -> Iterator[torch.Tensor]:
-    """Yield the bytes of each tensor of an output that has any."""
+    """Yield the bytes of each tensor of an output that has any, as a contiguous tensor."""
     for tensor in tensor_bytes.tensors_in(before):
         if tensor.numel():
-            yield tensor_bytes.logical_bytes(tensor)
+            # Each operation of torch takes some microseconds of a call.
+            is_plain = tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
+            yield tensor if is_plain else tensor_bytes.logical_bytes(tensor)
 
 
 def _word(layout: Layout) -> torch.dtype:
