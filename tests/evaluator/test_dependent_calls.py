@@ -81,6 +81,14 @@ def test_a_chain_of_calls_that_is_broken_once_is_wrong(thorough_judge: Judge) ->
     assert "inputs follow from the output before" in verdict.reason
 
 
+@pytest.mark.long
+def test_a_block_whose_outputs_are_steered_is_wrong(thorough_judge: Judge) -> None:
+    """Where a sum decided, tiny values in place of zeros made all inputs of the block known."""
+    verdict = judged(thorough_judge, "hostile/sums_steered", "steered")
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert "inputs follow from the output before" in verdict.reason
+
+
 @pytest.mark.parametrize(
     ("corpus", "name"),
     [("recurrence", "plain"), ("wide_inputs", "plain"), ("dropout", "in_place")],
@@ -183,6 +191,24 @@ def test_each_row_of_a_large_batch_is_decided(torch: ModuleType) -> None:
         (chosen,) = choices(torch, [torch.randn(1024, 128)], torch.randn(64))
         seen |= chosen.view(1024, 512).bool()
     assert seen.any(dim=1).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements"), [("float16", 2), ("float32", 1), ("int64", 1), ("complex128", 1)]
+)
+def test_no_element_is_in_two_draws_and_few_are_decided_together(
+    torch: ModuleType, dtype: str, elements: int
+) -> None:
+    """Where 64 values had 16 words, a candidate could try out 2^16 other outputs."""
+    size = torch.empty((), dtype=getattr(torch, dtype)).itemsize
+    inputs = [torch.zeros(64, dtype=getattr(torch, dtype))]
+    seen = set()
+    for _time in range(40):
+        (chosen,) = choices(torch, inputs, torch.randn(64))
+        words = chosen.view(-1, elements * size)
+        assert all(len(set(word)) == 1 for word in words.tolist())
+        seen |= {(place, int(word[0])) for place, word in enumerate(words)}
+    assert len(seen) == 2 * 64 // elements
 
 
 def test_some_of_each_input_is_decided(torch: ModuleType) -> None:
