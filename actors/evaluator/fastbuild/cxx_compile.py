@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +18,6 @@ from protocol.values import Value
 
 Binding = Literal["table", "pybind"]
 BINDING_DEFINES: dict[Binding, str] = {"table": "-DSTARK_TABLE", "pybind": "-DSTARK_PYBIND"}
-# Names in a compiler's output when a function has a type that the table does not know.
-LAYOUT_ASSERTION = re.compile(r"stark::KindOf|stark::Guarded|stark::Table")
 
 
 class CxxCompilation(Value, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from actors.evaluator.fastbuild.request.candidate_source import CandidateSource,
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
 from protocol.values import Value
 
-_ERROR = re.compile(
+COMPILER_ERROR = re.compile(
     r"^(?P<file>[^\s:()][^:()\n]*)(?::(?P<line>\d+)(?::\d+)?: |\((?P<edg>\d+)\): )"
     r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<message>.*(?:\n {2,}\S.*)*)$",
     re.MULTILINE,
@@ -123,7 +123,7 @@ def _doubt_of_link(failure: CompilerFailure) -> str | None:
 
 def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine | None:
     """Return the candidate's line that has the first error, or that uses the template with it."""
-    found = _ERROR.search(failure.output)
+    found = COMPILER_ERROR.search(failure.output)
     if found is None:
         return None
     text, message = _text_of(found["file"], failure.source), found["message"]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from actors.evaluator.fastbuild.cxx_compile import (
-    LAYOUT_ASSERTION,
-    Binding,
-    CxxCompilation,
-    compile_cxx,
+from actors.evaluator.fastbuild.binding_errors import is_of_binding, without_binding
+from actors.evaluator.fastbuild.cxx_compile import Binding, CxxCompilation, compile_cxx
+from actors.evaluator.fastbuild.error_attribution import (
+    LINK_PHASE,
+    CompilerFailure,
+    reason_to_doubt,
 )
-from actors.evaluator.fastbuild.error_attribution import LINK_PHASE, CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import MISSING_KERNEL
@@ -40,11 +40,18 @@ class LightBuildUnsupportedError(Exception):
     """The light headers can't build this extension; the candidate need not be at fault."""
 
 
-class LightBuildFailedError(Exception):
-    """Compilers failed; `error_attribution` decides whether the candidate is at fault."""
+class AttributedFailure(Value, frozen=True, kw_only=True):
+    """One compiler's failure, and why torch's own build might end otherwise, if it might."""
 
-    def __init__(self, failures: Sequence[CompilerFailure]) -> None:
-        super().__init__(failures[0].output)
+    failure: CompilerFailure
+    doubt: str | None
+
+
+class LightBuildFailedError(Exception):
+    """Compilers failed; torch must build if one of the failures is in doubt."""
+
+    def __init__(self, failures: Sequence[AttributedFailure]) -> None:
+        super().__init__(failures[0].failure.output)
         self.failures = tuple(failures)
 
 
@@ -82,7 +89,7 @@ class LightBuild:
         self.own_folder.mkdir(parents=True, exist_ok=True)
         by_path = {source.path: source for source in self.request.sources}
         pairs = [(each, by_path.get(each.source)) for each in commands.compilations]
-        failures: list[CompilerFailure] = []
+        failures: list[AttributedFailure] = []
         with ThreadPoolExecutor(len(pairs) + 1) as pool:
             running = []
             for compilation, source in pairs:
@@ -90,7 +97,7 @@ class LightBuild:
                     raise LightBuildUnsupportedError(
                         f"torch compiles {compilation.source}, which is not among the sources"
                     )
-                running.append(pool.submit(self._compile, compilation, source))
+                running.append(pool.submit(self._compile_and_attribute, compilation, source))
             for future in running:
                 failure = future.result()
                 if failure is not None:
@@ -104,6 +111,18 @@ class LightBuild:
             remarks=tuple(sorted(self._context.remarks)),
         )
 
+    def _compile_and_attribute(
+        self, compilation: CompileCommand, source: CandidateSource
+    ) -> AttributedFailure | None:
+        """Compile one source; attribute its error while the other sources are compiled."""
+        failure = self._compile(compilation, source)
+        return self._attributed(failure) if failure else None
+
+    def _attributed(self, failure: CompilerFailure) -> AttributedFailure:
+        with self.stopwatch.phase("error attribution"):
+            doubt = reason_to_doubt(failure, self.toolkit, self.deadline)
+        return AttributedFailure(failure=failure, doubt=doubt)
+
     def _compile(
         self, compilation: CompileCommand, source: CandidateSource
     ) -> CompilerFailure | None:
@@ -113,11 +132,7 @@ class LightBuild:
         binding: Binding = "table" if can_bind_by_table(source) else "pybind"
         with self.stopwatch.phase(f"g++ {name}"):
             compiled = self._compile_cxx(compilation, source, binding)
-        if (
-            compiled.ran.status
-            and binding == "table"
-            and LAYOUT_ASSERTION.search(compiled.ran.output)
-        ):
+        if compiled.ran.status and binding == "table" and is_of_binding(compiled.ran.output):
             binding = "pybind"
             with self.stopwatch.phase(f"g++ {name}, pybind11"):
                 compiled = self._compile_cxx(compilation, source, binding)
@@ -134,7 +149,7 @@ class LightBuild:
         binding: Binding = "table" if can_bind_by_table(source) else "pybind"
         compiled = compile_cuda(self._context, compilation, source, table=binding == "table")
         output = compiled.ran.output if compiled.ran else ""
-        if compiled.failed and binding == "table" and LAYOUT_ASSERTION.search(output):
+        if compiled.failed and binding == "table" and is_of_binding(output):
             binding = "pybind"
             compiled = compile_cuda(self._context, compilation, source, table=False)
         self._precompiled.append(compiled.precompiled)
@@ -171,7 +186,8 @@ class LightBuild:
         if ran.status:
             code = "\n".join(source.whole_code for source in self.request.sources)
             library = CandidateSource(path=str(self.request.library), text=code)
-            raise LightBuildFailedError([_failure(LINK_PHASE, ran.output, library, ())])
+            failure = _failure(LINK_PHASE, ran.output, library, ())
+            raise LightBuildFailedError([self._attributed(failure)])
         with self.stopwatch.phase("look for missing symbols"):
             check_symbols(unfinished, self.toolkit, self.deadline)
         unfinished.replace(self.request.library)
@@ -195,4 +211,4 @@ def check_symbols(library: Path, toolkit: Toolkit, deadline: Deadline) -> None:
 def _failure(
     phase: str, output: str, source: CandidateSource, argv: tuple[str, ...]
 ) -> CompilerFailure:
-    return CompilerFailure(phase=phase, output=output, source=source, argv=argv)
+    return CompilerFailure(phase=phase, output=without_binding(output), source=source, argv=argv)

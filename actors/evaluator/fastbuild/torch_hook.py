@@ -16,7 +16,7 @@ from typing import Any
 
 import torch.utils.cpp_extension as extension
 
-from actors.evaluator.fastbuild.error_attribution import CompilerFailure, reason_to_doubt
+from actors.evaluator.fastbuild.error_attribution import CompilerFailure
 from actors.evaluator.fastbuild.headers.precompiled_headers import PrecompiledHeaderError
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit, find_toolkit
 from actors.evaluator.fastbuild.light_build import (
@@ -101,7 +101,7 @@ class TorchBuildHook:
                 commands = request.commands(deadline)
             built = light.build(commands)
         except LightBuildFailedError as failed:
-            return self._attribute_failure(request, key, stopwatch, failed, deadline)
+            return self._refuse(request, key, stopwatch, failed)
         except (LightBuildUnsupportedError, CompileCommandsError, PrecompiledHeaderError) as error:
             return str(error)
         except _NO_MEANS as error:
@@ -113,27 +113,19 @@ class TorchBuildHook:
         self._record(request, key, stopwatch, "light", built=built)
         return None
 
-    def _attribute_failure(
+    def _refuse(
         self,
         request: BuildRequest,
         key: str,
         stopwatch: Stopwatch,
         failed: LightBuildFailedError,
-        deadline: Deadline,
     ) -> str:
-        """Raise if the failure is the candidate's own; else return why torch must build."""
-        try:
-            with stopwatch.phase("error attribution"):
-                doubts = [
-                    reason_to_doubt(failure, self.toolkit, deadline) for failure in failed.failures
-                ]
-        except _NO_MEANS as error:
-            return f"the error can't be attributed: {error}"
-        for failure, doubt in zip(failed.failures, doubts, strict=True):
-            if doubt:
-                return f"{failure.phase} failed: {doubt}"
+        """Raise if the failures are the candidate's own; else return why torch must build."""
+        for each in failed.failures:
+            if each.doubt:
+                return f"{each.failure.phase} failed: {each.doubt}"
         self._record(request, key, stopwatch, "refused", write=False)
-        text = "\n".join(_compiler_output(failure) for failure in failed.failures)
+        text = "\n".join(_compiler_output(each.failure) for each in failed.failures)
         raise CandidateCompileError(f"Error building extension '{request.name}': {text}")
 
     def _record(

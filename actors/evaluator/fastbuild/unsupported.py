@@ -15,6 +15,7 @@ from actors.evaluator.fastbuild.request.added_headers import (
     LIBRARY,
     torch_headers_for,
 )
+from actors.evaluator.fastbuild.request.bound_types import has_unknown_types, names_in_module
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
 
 _HEAVY = re.compile(
@@ -92,6 +93,8 @@ def can_bind_by_table(source: CandidateSource) -> bool:
     """Whether the source's module only lists functions, so that the prebuilt binding is enough."""
     code = source.whole_code
     if re.search(r"\bpy\s*::|\bpybind11\b", code):
+        return False
+    if has_unknown_types(code, names_in_module(source.text)):
         return False
     if any(named[1:-1] in _BINDING for named in source.includes):
         return False  # its macros are pybind11's own

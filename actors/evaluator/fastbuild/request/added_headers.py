@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from actors.evaluator.fastbuild.request.bound_types import has_unknown_types, names_in_module
+
 LIBRARY = "torch/library.h"
 AUTOGRAD = "stark/graphs.h"  # torch's header of autograd::Function, with what that needs
 PYBIND = "stark/pybind.h"
@@ -65,11 +67,16 @@ def device_headers_for(text: str, code: str, *, table: bool) -> tuple[str, ...]:
     return (*found, *torch_headers_for(code), *_parallel_headers(text))
 
 
+def needs_pybind(code: str, names: frozenset[str]) -> bool:
+    """Whether pybind11 must bind the functions `names` of `code`: the binding lacks their types."""
+    return _PYBIND_NAMES.search(code) is not None or has_unknown_types(code, names)
+
+
 def headers_for_texts(texts: Iterable[str], *, device: bool) -> tuple[str, ...]:
     """Return what C++ texts, or CUDA texts with `device`, seem to need, judged by each alone."""
     found: dict[str, None] = {}
     for text in texts:
-        table = _PYBIND_NAMES.search(text) is None
+        table = not needs_pybind(text, names_in_module(text))
         if device:
             named = device_headers_for(text, text, table=table)
             found |= dict.fromkeys(with_parts(named, cub_parts(text, named)))

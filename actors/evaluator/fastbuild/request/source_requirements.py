@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from actors.evaluator.fastbuild.request.added_headers import headers_for_texts
+from actors.evaluator.fastbuild.request.added_headers import PYBIND, has_module, headers_for_texts
+from actors.evaluator.fastbuild.request.bound_types import has_unknown_types, quoted_names
 from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped, without_own_macros
 
 COMPILE_WORDS = ("cpp_extension", "load_inline")
@@ -85,7 +86,15 @@ def _headers_named_in(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     found = [text for groups in _TEXTS.findall(source) for text in groups if text] or [source]
     device = [text for text in found if _DEVICE_CODE.search(text)]
     host = [text for text in found if not _DEVICE_CODE.search(text)]
-    return headers_for_texts(host, device=False), headers_for_texts(device, device=True)
+    of_host, of_device = (
+        headers_for_texts(host, device=False),
+        headers_for_texts(device, device=True),
+    )
+    # A module that torch writes lists functions that may be declared in any text.
+    by_torch = PYBIND not in of_host and not any(has_module(text) for text in found)
+    if by_torch and has_unknown_types(source, quoted_names(source)):
+        of_host = (PYBIND, *of_host)
+    return of_host, of_device
 
 
 def _flag_lists(call: str, source: str, argument: str) -> list[tuple[str, ...]]:
