@@ -1,7 +1,9 @@
 """The light headers for CUDA sources: complex numbers, the CUDA context, and headers without torch.
 
-They are in folders apart from the common tree, so that a candidate that names complex numbers,
-thrust or cuBLAS gets the real headers.
+The stand-in for complex numbers is in a folder apart from the common tree: a candidate that names
+these, or thrust, does not get it.  The headers of the CUDA context stand for themselves unless the
+candidate names cuBLAS, cuSPARSE or cuSOLVER: then its own folder has the file `LIBRARIES_FILE`, and
+they include torch's headers.  So both kinds of candidates are compiled with the same folders.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from actors.evaluator.fastbuild.headers.header_tree import (
     find_between,
     write_file,
 )
+
+LIBRARIES_FILE = "stark/cuda_libraries.h"
 
 
 def generate_cuda_headers(include: Path, folder: Path) -> None:
@@ -35,20 +39,28 @@ def generate_cuda_headers(include: Path, folder: Path) -> None:
     body = re.sub(r"^struct WorkspaceMapWithMutex \{.*?\n\};\n", "", body, flags=re.M | re.S)
     context = folder / "context/ATen/cuda"
     lead = (
-        "#pragma once\n#include <cstdint>\n#include <map>\n#include <shared_mutex>\n"
+        "#include <cstdint>\n#include <map>\n#include <shared_mutex>\n"
         "#include <cuda_runtime_api.h>\n#include <c10/core/Allocator.h>\n"
         "#include <c10/cuda/CUDAFunctions.h>\n"
     )
-    write_file(context / "CUDAContextLight.h", lead + body)
-    write_file(
-        context / "Exceptions.h",
-        "#pragma once\n#include <c10/macros/Export.h>\n#include <c10/util/Exception.h>\n"
-        "#include <c10/cuda/CUDAException.h>\n#define AT_CUDA_CHECK(EXPR) C10_CUDA_CHECK(EXPR)\n",
+    write_file(context / "CUDAContextLight.h", _unless_libraries("CUDAContextLight.h", lead + body))
+    exceptions = (
+        "#include <c10/macros/Export.h>\n#include <c10/util/Exception.h>\n"
+        "#include <c10/cuda/CUDAException.h>\n#define AT_CUDA_CHECK(EXPR) C10_CUDA_CHECK(EXPR)\n"
     )
-    write_file(
-        context / "CUDAContext.h",
-        "#pragma once\n#include <ATen/cuda/CUDAContextLight.h>\n#include <c10/cuda/CUDAStream.h>\n"
-        "#include <ATen/cuda/Exceptions.h>\n",
+    write_file(context / "Exceptions.h", _unless_libraries("Exceptions.h", exceptions))
+    whole = (
+        "#include <ATen/cuda/CUDAContextLight.h>\n#include <c10/cuda/CUDAStream.h>\n"
+        "#include <ATen/cuda/Exceptions.h>\n"
+    )
+    write_file(context / "CUDAContext.h", _unless_libraries("CUDAContext.h", whole))
+
+
+def _unless_libraries(name: str, text: str) -> str:
+    """Return a header with `text`, or with torch's own for a candidate with CUDA's libraries."""
+    return (
+        f"#pragma once\n#if __has_include(<{LIBRARIES_FILE}>)\n"
+        f"#include_next <ATen/cuda/{name}>\n#else\n{text}#endif\n"
     )
 
 

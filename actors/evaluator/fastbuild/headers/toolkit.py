@@ -152,13 +152,12 @@ class Toolkit:
         if not source.is_cuda:
             return folders
         includes = " ".join([*source.includes, *(f"<{header}>" for header in added)])
-        if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", includes) and not any(
+        # The headers in cuda/ and nv/ include nothing of thrust.
+        if not re.search(r"[<\"](thrust|cub|cute|cutlass|cccl)/", includes) and not any(
             "complex" in name.lower() for name in source.identifiers
         ):
             folders.append(self.folder / "complex")
-        if not re.search(r"cublas|cusparse|cusolver|blas|sparse", source.code, re.IGNORECASE):
-            folders.append(self.folder / "context")
-        return folders
+        return [*folders, self.folder / "context"]
 
 
 def find_toolkit(store: Path) -> Toolkit:

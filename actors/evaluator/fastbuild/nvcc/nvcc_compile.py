@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from actors.evaluator.fastbuild.headers.cuda_header_tree import LIBRARIES_FILE
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
 from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
@@ -58,6 +59,8 @@ _TORCH_MACRO = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
 # The kernels of thrust and cub's devices are optimised and assembled on all processors.  Each has
 # the same code as without; an nvcc before 12.1 rejects the option, and torch builds.
 SPLIT = "--split-compile=0"
+# CUDA's libraries, whose handles torch's header of the CUDA context declares.
+_LIBRARIES = re.compile(r"blas|sparse|cusolver", re.IGNORECASE)
 _TORCH_NAMES = frozenset(["torch", "at", "c10", "caffe2", "py", "pybind11", "Tensor"])
 
 
@@ -129,6 +132,11 @@ def write_cuda_headers(
     defines += "#define STARK_PYBIND\n" if PYBIND in added else ""
     header = candidate_header(source, toolkit.index, without_parallel(added), defines)
     write_file(own_folder / "stark/candidate.h", header)
+    libraries = own_folder / LIBRARIES_FILE
+    if _LIBRARIES.search(" ".join(source.identifiers)):
+        write_file(libraries, "")
+    else:
+        libraries.unlink(missing_ok=True)
     preamble = toolkit.preamble_folder(added)
     folders = [own_folder, *([preamble] if (preamble / PREAMBLE_FILE).exists() else [])]
     return tuple(dict.fromkeys([*folders, *toolkit.include_folders(source, added)]))
