@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run help test test-long test-oldest-torch check lint format bench bench-judge chaos doctor clean
+.PHONY: run help test test-long test-oldest-torch check lint format bench bench-judge bench-builds chaos doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
@@ -40,6 +40,9 @@ bench: $(READY)        ## the figures of docs/figures.md, on this machine
 
 bench-judge: $(READY)  ## the judge's figures: candidates a minute, against the field's way
 	$(BIN)/python -m scripts.benchmarks.judge
+
+bench-builds: $(READY) ## seconds of each kind of build, each alone and prepared: some minutes
+	$(BIN)/python -m scripts.benchmarks.warm_builds
 
 chaos: $(READY)        ## whole runs hurt at random, and what was lost: nothing, or it fails
 	$(BIN)/python scripts/chaos.py --minutes 5

@@ -1,0 +1,16 @@
+"""`functions` names what no file declares."""
+# ruff: noqa: E501 (the long lines are C++)
+
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r"""
+#include <torch/extension.h>
+__global__ void k(const float* x, float* y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i]; }
+torch::Tensor forward_cuda(torch::Tensor x) { auto y = torch::empty_like(x); k<<<1, 1>>>(x.data_ptr<float>(), y.data_ptr<float>(), 1); return y; }
+"""
+module = load_inline(
+    name="cuda_broken_function",
+    cpp_sources="torch::Tensor forward_cuda(torch::Tensor x);",
+    cuda_sources=SOURCE,
+    functions=["forward"],
+)
