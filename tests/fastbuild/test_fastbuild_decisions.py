@@ -48,6 +48,7 @@ def test_torch_builds_what_needs_more_than_tensors(text: str) -> None:
         'TORCH_LIBRARY(mine, m) { m.def("f", f); }',
         "#include <torch/csrc/utils/pybind.h>\n",
         "#include <torch/all.h>\n#include <torch/python.h>\n",
+        "#include <torch/cuda.h>\nvoid f() { torch::cuda::synchronize(); }",
     ],
 )
 def test_kernels_and_their_launchers_have_light_builds(text: str) -> None:
@@ -55,10 +56,13 @@ def test_kernels_and_their_launchers_have_light_builds(text: str) -> None:
     assert reason_for(text) is None
 
 
-def test_graphs_need_a_header_that_declares_them() -> None:
-    """torch/types.h does not declare autograd::Function, and torch's own build says so."""
-    text = "#include <torch/types.h>\nstruct F : torch::autograd::Function<F> {};"
-    source = CandidateSource(path="/x/cuda.cu", text=text)
+@pytest.mark.parametrize(
+    "text",
+    ["struct F : torch::autograd::Function<F> {};", "void f() { torch::cuda::synchronize(); }"],
+)
+def test_what_torchs_types_do_not_declare_needs_another_header(text: str) -> None:
+    """torch/types.h declares neither graphs nor torch::cuda, and torch's own build says so."""
+    source = CandidateSource(path="/x/cuda.cu", text=f"#include <torch/types.h>\n{text}")
 
     assert unsupported_reason([source], frozenset()) is not None
 

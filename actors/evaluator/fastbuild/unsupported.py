@@ -19,15 +19,18 @@ from actors.evaluator.fastbuild.request.bound_types import has_unknown_types, na
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
 
 _HEAVY = re.compile(
-    r"\btorch\s*::\s*(nn|optim|jit|data|serialize|profiler|fft|linalg|special|sparse|nested|cuda"
+    r"\btorch\s*::\s*(nn|optim|jit|data|serialize|profiler|fft|linalg|special|sparse|nested"
+    r"|cuda\s*::\s*(?!(?:synchronize|device_count|is_available|manual_seed_all)\b)\w+"
     r"|mps|xpu|utils|save|load|pickle_save|pickle_load|OrderedDict|stable|class_|python)\b"
     r"|\bautograd\s*::\s*(?!(?:Function|AutogradContext|Variable|variable_list|tensor_list"
     r"|make_variable)\b)\w+"
     r"|\bTORCH_SELECTIVE\w*|\bTORCH_(STABLE_ONLY|TARGET_VERSION)\b"
 )
 _CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*(?:\\\n.*)*)", re.MULTILINE)
+_OF_CUDA = re.compile(r"\btorch\s*::\s*cuda\b")
+_CUDA = "torch/cuda.h"
 _GRAPHS = "torch/csrc/autograd/custom_function.h"
-_UMBRELLA = frozenset((*UMBRELLAS, *BINDING_UMBRELLAS, "torch/version.h", LIBRARY, _GRAPHS))
+_UMBRELLA = frozenset((*UMBRELLAS, *BINDING_UMBRELLAS, "torch/version.h", LIBRARY, _GRAPHS, _CUDA))
 # The umbrella headers that include torch's graphs.
 _WITH_GRAPHS = frozenset(
     ["torch/extension.h", "torch/all.h", "torch/torch.h", "torch/autograd.h", _GRAPHS]
@@ -59,6 +62,8 @@ def unsupported_reason(
         included = {named[1:-1] for named in source.includes}
         if AUTOGRAD in torch_headers_for(code) and not included & _WITH_GRAPHS:
             return "it uses torch::autograd without its header"
+        if _OF_CUDA.search(code) and not included & {*_WITH_GRAPHS, _CUDA}:
+            return "it uses torch::cuda without its header"
         conditions = identifiers_in(" ".join(_CONDITION.findall(code)))
         if conditions & hidden_macros:
             return f"it tests whether {min(conditions & hidden_macros)} is defined"

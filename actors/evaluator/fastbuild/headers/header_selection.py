@@ -117,6 +117,10 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
         ),
     ),
     ("c10/util/StringUtil.h", frozenset(["str", "Join"])),
+    (
+        "torch/cuda.h",
+        frozenset(["synchronize", "device_count", "is_available", "manual_seed_all"]),
+    ),
     ("c10/core/StreamGuard.h", frozenset(["StreamGuard", "OptionalStreamGuard"])),
     ("c10/util/complex.h", frozenset(["complex"])),
     ("c10/util/BFloat16.h", frozenset(["BFloat16", "kBFloat16"])),
