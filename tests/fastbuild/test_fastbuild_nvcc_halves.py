@@ -170,6 +170,20 @@ def test_the_front_ends_get_declarations_and_gpp_the_whole_text(
     assert "int mine;" in rest
 
 
+def test_flags_of_the_host_compiler_alone_teach_nothing_new(
+    build: Callable[..., tuple[CudaCompilation, str]], notes: Path, tmp_path: Path
+) -> None:
+    """The front ends need 15 s of processor time for a probe; a lost header is made again."""
+    build("int probe;\n", probe=True)
+    shutil.rmtree(tmp_path / "toolkit/precompiled")
+    build("int probe;\n", probe=True)
+    ran = {note.name for note in notes.iterdir()}
+    compiled, _ = build("int mine;\n")
+
+    assert not {"cudafe++", "cicc"} & ran
+    assert compiled.precompiled
+
+
 @pytest.mark.parametrize("tool", ["cudafe++", "cicc"])
 def test_a_source_that_fails_with_declarations_gets_the_whole_text(
     build: Callable[..., tuple[CudaCompilation, str]],

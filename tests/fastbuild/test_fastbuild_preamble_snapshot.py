@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc import preamble_snapshot
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import machine_identity
@@ -164,13 +165,23 @@ def test_only_finished_snapshots_of_this_machine_count(
     assert is_stored()
 
 
+@pytest.mark.parametrize(
+    ("large", "count", "stored"),
+    [(1 << 60, 0, True), (1 << 60, 1, False), (0, 1, True), (0, 2, False)],
+)
 def test_there_are_never_more_snapshots_than_the_most(
-    toolkit: Toolkit, is_stored: Callable[[], bool]
+    toolkit: Toolkit,
+    is_stored: Callable[[], bool],
+    monkeypatch: pytest.MonkeyPatch,
+    large: int,
+    count: int,
+    stored: bool,
 ) -> None:
-    """Each has the size of a parser's memory."""
-    for number in range(MOST_SNAPSHOTS):
+    """Each has the size of a parser's memory; a large disk has room for twice as many."""
+    monkeypatch.setattr(preamble_snapshot, "LARGE_FREE", large)
+    for number in range(MOST_SNAPSHOTS * count):
         (toolkit.snapshots_folder / machine_identity() / str(number)).mkdir(parents=True)
-    assert not is_stored()
+    assert stored == is_stored()
 
 
 def test_snapshots_of_machines_that_are_gone_are_removed(

@@ -19,9 +19,11 @@ from actors.evaluator.fastbuild.request.compiler_process import (
     Deadline,
     run_compiler,
 )
+from actors.evaluator.fastbuild.request.flag_set import FlagSet
 from actors.evaluator.fastbuild.store.build_slots import BuildSlots
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 from actors.evaluator.fastbuild.store.result_cache import ResultCache
+from actors.evaluator.fastbuild.toolkit_builder import _first_of_each_device_part
 
 
 def built(folder: Path, content: bytes = b"library") -> Path:
@@ -174,3 +176,17 @@ def test_one_header_is_precompiled_once(tmp_path: Path) -> None:
     assert len(paths) == 1
     assert headers.find(str(compiler), ["-O0"], "int a;\n") in paths
     assert (tmp_path / "runs").read_text().split() == ["run"]
+
+
+def test_the_probe_is_built_once_for_the_same_flags_of_nvcc() -> None:
+    """Flag sets that are prepared at once may differ only in the flags of the host compiler."""
+    sets = [
+        FlagSet(with_cuda=True, cuda_cflags=("-O3",)),
+        FlagSet(with_cuda=True, cuda_cflags=("-O3",), cflags=("-O2",)),
+        FlagSet(cflags=("-O2",)),
+        FlagSet(with_cuda=True, cuda_cflags=("-O3",), cuda_headers=("torch/library.h",)),
+    ]
+
+    assert [(sets[0], True), (sets[1], False), (sets[2], False), (sets[3], True)] == (
+        _first_of_each_device_part(sets)
+    )

@@ -107,7 +107,10 @@ def _make_all(
     # One compiler needs the longest for a new toolkit: it leaves room for a header beside it.
     with ThreadPoolExecutor(is_new + slots_here()) as pool:
         finish = pool.submit(_finish, toolkit.folder, toolkit.index, deadline) if is_new else None
-        headers = [pool.submit(_precompile, toolkit, each, deadline) for each in flag_sets]
+        headers = [
+            pool.submit(_precompile, toolkit, each, deadline, learns=learns)
+            for each, learns in _first_of_each_device_part(flag_sets)
+        ]
         try:
             has_usual_kinds = finish.result() if finish is not None else True
             if has_usual_kinds:
@@ -117,6 +120,20 @@ def _make_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return "usual kinds" if has_usual_kinds else "other kinds"
+
+
+def _first_of_each_device_part(flag_sets: list[FlagSet]) -> list[tuple[FlagSet, bool]]:
+    """Return each flag set, and whether the probe must be built by nvcc for it.
+
+    The host compiler's own flags are not among nvcc's.
+    """
+    seen: set[tuple[tuple[str, ...], ...]] = set()
+    found = []
+    for each in flag_sets:
+        part = (each.cuda_cflags, each.cuda_headers)
+        found.append((each, each.with_cuda and part not in seen))
+        seen |= {part} if each.with_cuda else set()
+    return found
 
 
 @contextmanager
@@ -181,8 +198,8 @@ def _finish(folder: Path, index: OperatorIndex, deadline: Deadline) -> bool:
     return has_usual_kinds
 
 
-def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None:
-    """Precompile the headers for one flag set, and learn from the CUDA probe if it has CUDA."""
+def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline, *, learns: bool) -> None:
+    """Precompile the headers for one flag set, and `learns` from the CUDA probe with its flags."""
     if AUTOGRAD in (*flag_set.cpp_headers, *flag_set.cuda_headers):
         with _GRAPHS:
             _compile_graphs(toolkit, deadline)
@@ -195,7 +212,7 @@ def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None
             binding, added = _precompiled_kind(flag_set)
             of_cxx = (toolkit, compilations[0], binding, added, deadline)
             running = [pool.submit(precompile_header, *of_cxx)]
-            if flag_set.with_cuda:
+            if learns:
                 context = BuildContext(
                     toolkit=toolkit,
                     folder=scratch / "stark",

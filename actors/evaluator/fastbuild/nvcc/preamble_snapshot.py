@@ -40,7 +40,8 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 
-MOST_SNAPSHOTS = 8  # of one machine in one toolkit: 6 GB
+MOST_SNAPSHOTS = 8  # of one machine in one toolkit: 6 GB, and twice as many on a large disk
+LARGE_FREE = 32 << 30  # bytes of the disk
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
@@ -176,7 +177,8 @@ def _store(
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
     folder.parent.mkdir(parents=True, exist_ok=True)
     others = [each for each in folder.parent.iterdir() if _is_finished(each)]
-    if folder in others or whole is None or len(others) >= MOST_SNAPSHOTS:
+    is_large = shutil.disk_usage(folder.parent).free >= LARGE_FREE
+    if folder in others or whole is None or len(others) >= MOST_SNAPSHOTS * (1 + is_large):
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = PreambleSnapshot(Path(name, "snapshot"))

@@ -24,9 +24,11 @@ from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
     write_cuda_headers,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
+    END_MARK,
     HOST_HALF,
     CudafePrefix,
     NvccHalf,
+    Preamble,
     PreambleCache,
     device_halves,
     host_prefix,
@@ -99,8 +101,14 @@ class _Probe:
         self.cache = PreambleCache(context.toolkit)
 
     def host(self) -> None:
-        if not (self._run(HOST_HALF.text) and self._run(HOST_HALF.parser)):
+        if not self._run(HOST_HALF.text):
             return
+        stored = self._stored(HOST_HALF)
+        if stored is None and not self._run(HOST_HALF.parser):
+            return
+        if stored is not None:
+            written = f'{stored.written}# 1 "{END_MARK}"\n'
+            write_text(self.steps.output(HOST_HALF.parser), written)
         before = self._prefix()
         if before is None:
             return
@@ -109,11 +117,12 @@ class _Probe:
                 self.context.toolkit.precompiled.make,
                 *(before.compiler, list(before.flags), before.text, self.context.deadline),
             )
-            self._learn(HOST_HALF, lambda: self._rest() == before.rest, before.text)
+            if stored is None:
+                self._learn(HOST_HALF, lambda: self._rest() == before.rest, before.text)
             header.result()
 
     def device(self, half: NvccHalf) -> None:
-        if not (self._run(half.text) and self._run(half.parser)):
+        if not self._run(half.text) or self._stored(half) or not self._run(half.parser):
             return
         code = self.steps.output(half.parser)
         before = code.read_bytes()
@@ -158,6 +167,13 @@ class _Probe:
 
     def _prefix(self) -> CudafePrefix | None:
         return host_prefix(self.steps, self.context.folder, self.own_folder, self.source.path)
+
+    def _stored(self, half: NvccHalf) -> Preamble | None:
+        """Return what other flags of the host have learnt; None if the half must be parsed."""
+        parts = split_preamble(read_text(self.steps.output(half.text)))
+        if parts is None or self.whole_files is not None:
+            return None
+        return self.cache.find(half, self.steps, parts[0], self.source.path)
 
     def _new_preamble(self, half: NvccHalf, text: str) -> str:
         """Return the preamble of the half's `text`; "" if it has none or it is stored already."""
