@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from actors.evaluator.fastbuild.binding_errors import is_of_binding, without_binding
-from actors.evaluator.fastbuild.request.added_headers import PYBIND
+from actors.evaluator.fastbuild.cxx_compile import compile_cxx
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.request.added_headers import AUTOGRAD, PYBIND
 from actors.evaluator.fastbuild.request.bound_types import has_unknown_types
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
 from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of
 from actors.evaluator.fastbuild.unsupported import can_bind_by_table
 
@@ -70,6 +76,31 @@ def test_a_type_that_the_table_lacks_is_seen_before_a_compiler_runs(text: str) -
 
     assert not can_bind_by_table(source)
     assert [(PYBIND,)] == [each.cpp_headers for each in flag_sets_of(python, cuda=False)]
+
+
+def test_one_precompiled_header_serves_all_sources_of_an_extension(
+    toolkit: Toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file without graphs beside one with them had a header that nothing had prepared."""
+    asked: list[tuple[list[str], str]] = []
+    monkeypatch.setattr(
+        toolkit.precompiled, "find", lambda _, flags, text: asked.append((flags, text))
+    )
+    command = CompileCommand(source="", output="x.o", command="", compiler="true", flags=())
+    for text in ("at::Tensor x;", "struct F : torch::autograd::Function<F> {};"):
+        path = str(tmp_path / "x.cpp")
+        source = CandidateSource(path=path, text=f"#include <torch/extension.h>\n{text}")
+        compile_cxx(toolkit, command, source, "table", (AUTOGRAD,), tmp_path, Deadline(60.0))
+
+    assert asked[0] == asked[1]
+
+
+def test_texts_in_plain_quotes_may_be_of_the_host_or_of_the_device() -> None:
+    """A file that is written line by line is as good as one in three quotes."""
+    code = "'__global__ void k(); struct F : torch::autograd::Function<F> {};'"
+    (found,) = flag_sets_of(f"(f / 'a.cpp').write_text({code})\nload(sources=s)", cuda=False)
+
+    assert (AUTOGRAD,) == found.cpp_headers
 
 
 def test_functions_that_no_module_lists_may_have_any_type() -> None:

@@ -112,7 +112,11 @@ def test_a_killed_build_is_not_stored(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize(
-    "name", ["cpu_library", "cpu_autograd", "cpu_load_header", "cpu_no_implicit_headers"]
+    "name",
+    [
+        *("cpu_library", "cpu_autograd", "cpu_autograd_files", "cpu_load_header"),
+        *("cpu_no_implicit_headers", "cpu_device_functions"),
+    ],
 )
 def test_operators_graphs_and_own_headers_are_built_with_light_headers(
     name: str, store: Path, tmp_path: Path

@@ -31,7 +31,7 @@ class CxxCompilation(Value, frozen=True, kw_only=True):
 
 def precompiled_text(binding: Binding, added: tuple[str, ...]) -> str:
     """Return the text of the precompiled header."""
-    names = ("stark/common.h", f"stark/{binding}.h", *added)
+    names = ("stark/common.h", f"stark/{binding}.h", *sorted(added))
     return "".join(f"#include <{name}>\n" for name in names)
 
 
@@ -61,12 +61,18 @@ def compile_cxx(
     compilation: CompileCommand,
     source: CandidateSource,
     binding: Binding,
+    others: tuple[str, ...],
     folder: Path,
     deadline: Deadline,
 ) -> CxxCompilation:
-    """Compile `source` to the compilation's output in `folder`."""
+    """Compile `source` to the compilation's output in `folder`.
+
+    `others`: headers added for other sources of the extension, so that one precompiled header is
+    enough for all of them.
+    """
     own_folder = folder / f"{Path(source.path).name}.{binding}"
-    added = torch_headers_for(source.whole_code)
+    own = torch_headers_for(source.whole_code)
+    added = tuple(sorted({*own, *others})) if includes_torch_first(source) else own
     write_file(own_folder / "stark/candidate.h", candidate_header(source, toolkit.index, added))
     folders = [own_folder, *toolkit.include_folders(source, added)]
     argv = [

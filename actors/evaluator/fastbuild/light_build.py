@@ -83,6 +83,12 @@ class LightBuild:
         self._has_graphs = any(
             AUTOGRAD in torch_headers_for(source.whole_code) for source in request.sources
         )
+        host = [source for source in request.sources if not source.is_cuda]
+        self._host_headers = tuple(
+            header for source in host for header in torch_headers_for(source.whole_code)
+        )
+        is_table = all(can_bind_by_table(source) for source in host)
+        self._host_binding: Binding = "table" if is_table else "pybind"
 
     def build(self, commands: BuildCommands) -> LightBuildResult:
         """Compile and link; raise `LightBuildFailedError` or `LightBuildUnsupportedError`."""
@@ -128,8 +134,7 @@ class LightBuild:
     ) -> CompilerFailure | None:
         if source.is_cuda:
             return self._compile_cuda(compilation, source)
-        name = Path(source.path).name
-        binding: Binding = "table" if can_bind_by_table(source) else "pybind"
+        name, binding = Path(source.path).name, self._host_binding
         with self.stopwatch.phase(f"g++ {name}"):
             compiled = self._compile_cxx(compilation, source, binding)
         if compiled.ran.status and binding == "table" and is_of_binding(compiled.ran.output):
@@ -163,8 +168,9 @@ class LightBuild:
     def _compile_cxx(
         self, compilation: CompileCommand, source: CandidateSource, binding: Binding
     ) -> CxxCompilation:
+        others = self._host_headers
         return compile_cxx(
-            self.toolkit, compilation, source, binding, self.own_folder, self.deadline
+            self.toolkit, compilation, source, binding, others, self.own_folder, self.deadline
         )
 
     def _link(self, commands: BuildCommands) -> None:

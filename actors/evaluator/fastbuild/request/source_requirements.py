@@ -83,9 +83,11 @@ def _is_with_cuda(call: str, source: str) -> bool:
 
 def _headers_named_in(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the added headers that the C++ texts and the CUDA texts in `source` seem to need."""
-    found = [text for groups in _TEXTS.findall(source) for text in groups if text] or [source]
+    texts = [text for groups in _TEXTS.findall(source) for text in groups if text]
+    found = texts or [source]
     device = [text for text in found if _DEVICE_CODE.search(text)]
-    host = [text for text in found if not _DEVICE_CODE.search(text)]
+    # Texts in other quotes can't be told apart.
+    host = [text for text in found if not texts or not _DEVICE_CODE.search(text)]
     of_host, of_device = (
         headers_for_texts(host, device=False),
         headers_for_texts(device, device=True),
