@@ -70,7 +70,9 @@ def first_error(text: str) -> str:
     """Return file, line and text of the first error in a build's log."""
     error = _ERROR.search(text)
     if error:
-        return f"{error['file']}:{error['line'] or error['edg']}: {error['text']}"
+        # g++ looks for a similar name among all that are declared, and torch declares more.
+        text = error["text"].partition("; did you mean")[0]
+        return f"{error['file']}:{error['line'] or error['edg']}: {text}"
     fatal = _PTXAS.search(text)
     if fatal:
         return re.sub(r"'[^']*'", "'…'", fatal.group())
