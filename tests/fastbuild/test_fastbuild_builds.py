@@ -79,6 +79,20 @@ def test_the_error_of_a_broken_candidate_names_its_own_line(
     assert f"Error building extension '{name}'" in report.error
 
 
+@pytest.mark.usefixtures("toolkit")
+def test_a_function_that_nothing_declares_is_an_error_of_one_compilation(
+    store: Path, tmp_path: Path
+) -> None:
+    """It was compiled again with pybind11, which took ten times as long."""
+    report = built("broken_listed", store, tmp_path)
+
+    assert "refused" == report.builds[-1].way
+    assert "error: ‘forward’ was not declared in this scope" in report.error
+    assert "In function ‘void pybind11_init_broken_listed(pybind11::module_&)’" in report.error
+    compiled = [each.name for each in report.builds[-1].phases if each.name.startswith("g++")]
+    assert ["g++ main.cpp"] == compiled
+
+
 def test_a_cached_candidate_is_not_built_again(
     store: Path, toolkit: Toolkit, tmp_path: Path
 ) -> None:
