@@ -173,7 +173,7 @@ def test_the_front_ends_get_declarations_and_gpp_the_whole_text(
 def test_flags_of_the_host_compiler_alone_teach_nothing_new(
     build: Callable[..., tuple[CudaCompilation, str]], notes: Path, tmp_path: Path
 ) -> None:
-    """The front ends need 15 s of processor time for a probe; a lost header is made again."""
+    """The front ends parse all headers for a probe; a lost precompiled header is made again."""
     build("int probe;\n", probe=True)
     shutil.rmtree(tmp_path / "toolkit/precompiled")
     build("int probe;\n", probe=True)
