@@ -134,6 +134,8 @@ def test_the_fault_of_a_candidate_is_named(code: str, word: str) -> None:
         ("constexpr int deep = DEPTH;\n", True),
         ("template <int DEPTH>\n", False),
         ("constexpr int DEPTH = 4;\n", False),
+        ("constexpr int WARPS = 12, DEPTH = TUNED;\n", False),
+        ("constexpr int warps = 12, deep = DEPTH;\n", True),
     ],
 )
 def test_a_macro_in_an_unroll_pragma_is_asked_about(before: str, is_macro: bool) -> None:

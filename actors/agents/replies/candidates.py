@@ -185,7 +185,8 @@ def unexpanded_macro(source: str) -> str:
     macros = {name for pair in MACRO.findall(source) for name in pair if name}
     macros |= {name for space in TUNE.findall(source) for name in TUNED_NAME.findall(space)}
     for name in UNROLL.findall(source):
-        if name in macros and not re.search(rf"\b(?:{INTEGERS})\s+{name}\b", source):
+        declared = rf"\b(?:{INTEGERS})\s+(?:[^;{{}}()]*,\s*)?{name}\b"  # alone or in a list
+        if name in macros and not re.search(declared, source):
             return (
                 f"`#pragma unroll {name}` names a macro, which nvcc does not expand there: write "
                 f"`constexpr int unroll = {name};` and `#pragma unroll unroll`"
