@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from supervisor_sample import correct
 
 from actors.supervisor.reporting.report import report_tables
-from actors.supervisor.reporting.run_data.snapshot import NodeView, Spend, TaskState
+from actors.supervisor.reporting.run_data.snapshot import (
+    AttemptUnderWay,
+    NodeView,
+    Spend,
+    TaskState,
+)
 from actors.supervisor.reporting.run_data.unit_costs import cost_line, spent_line, usd_per_percent
 
 
@@ -37,6 +43,15 @@ def test_the_terminal_and_the_report_show_both() -> None:
     assert figures["for 1 % of the time"] == "0.0200 USD"
     others = [state(0.4, 800.0), state(0.0)]  # 20 % saved, and no attempt
     assert "0.0200 USD for 1 %" in cost_line([task, *others])
+
+
+@pytest.mark.parametrize(("calls", "text"), [(0, "0.7500"), (1, "0.5000")])
+def test_an_attempt_that_waits_for_its_first_agent_has_cost_nothing(calls: int, text: str) -> None:
+    """Between phases each task has some: they made an attempt look half as dear."""
+    waiting = AttemptUnderWay(number=3, parent=1, state="solve", calls=calls)
+    task = msgspec.structs.replace(state(1.5, 500.0, 250.0), under_way=(waiting,))
+    assert f"{text} USD an attempt" in cost_line([task])
+    assert dict(report_tables.key_figures(task))["an attempt"] == f"{text} USD"
 
 
 @pytest.mark.parametrize("usd", [0.0, None])

@@ -7,6 +7,7 @@ database that does not exist yet, or is not ready, reads as nothing new.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,7 @@ class RunReader:
         spend_of: dict[str, list[Spend]] = {}
         for row in spend:
             spend_of.setdefault(row.task, []).append(row.spend)
-        under_way = _under_way(connection)
+        under_way = _under_way(connection, spend)
         for name, budget, status, problem, blob in connection.execute(
             "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
         ):
@@ -314,14 +315,19 @@ def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:
         )
 
 
-def _under_way(connection: sqlite3.Connection) -> dict[str, list[AttemptUnderWay]]:
+def _under_way(
+    connection: sqlite3.Connection, spend: Sequence[SpendRow]
+) -> dict[str, list[AttemptUnderWay]]:
     found: dict[str, list[AttemptUnderWay]] = {}
     rows = connection.execute(
         "SELECT task, number, parent, state FROM attempt WHERE state != 'done' ORDER BY number"
     )
+    calls: Counter[tuple[str, int]] = Counter()
+    for row in spend:
+        calls[row.task, row.node] += row.spend.calls
     for task, number, parent, state in rows:
         found.setdefault(task, []).append(
-            AttemptUnderWay(number=number, parent=parent, state=state)
+            AttemptUnderWay(number=number, parent=parent, state=state, calls=calls[task, number])
         )
     return found
 

@@ -86,6 +86,7 @@ class AttemptUnderWay(Value, frozen=True, kw_only=True):
     number: int
     parent: int
     state: str
+    calls: int = 0  # of models, answered or lost
 
 
 class TaskState(Value, frozen=True, kw_only=True):

@@ -21,16 +21,20 @@ def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
 
 
 def task_cost(task: TaskState) -> tuple[str, str]:
-    """Return the texts for an attempt and for 1 % of a task's time; "–" where there is no figure.
-
-    Attempts under way count: most of them are paid for.
-    """
-    usd = task.spend.usd
-    begun = len(task.attempts) + len(task.under_way)
+    """Return the texts for an attempt and for 1 % of a task's time; "–": no figure."""
+    usd, begun = task.spend.usd, _paid_attempts(task)
     speedup = task.best.verdict.speedup if task.best else None
     return _dollars(usd / begun if usd is not None and begun else None), _dollars(
         usd_per_percent(usd, speedup)
     )
+
+
+def _paid_attempts(task: TaskState) -> int:
+    """Return how many attempts the dollars are for: all with a result, or with a model's call.
+
+    What waits for its first agent, as between two phases of a run, has cost nothing.
+    """
+    return len(task.attempts) + sum(one.calls > 0 for one in task.under_way)
 
 
 def cost_line(tasks: Sequence[TaskState]) -> str:
@@ -41,7 +45,7 @@ def cost_line(tasks: Sequence[TaskState]) -> str:
     usd = formatting.total_spend([task.spend for task in tasks]).usd
     if not usd:
         return ""
-    begun = sum(len(task.attempts) + len(task.under_way) for task in tasks)
+    begun = sum(_paid_attempts(task) for task in tasks)
     speedups = [task.best.verdict.speedup for task in tasks if task.best]
     saved = sum(saved_percent(speedup) for speedup in speedups if speedup and speedup > 1)
     parts = [f"{_dollars(usd / begun)} an attempt"] if begun else []
