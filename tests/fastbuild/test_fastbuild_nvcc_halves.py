@@ -40,7 +40,7 @@ for word in "$@"; do
   before=$word
 done
 cat "$given" >> "$NOTES/$name"
-case "$BROKEN" in $name) echo "$SAYS"; exit 1;; esac
+case "$BROKEN" in $name|${given##*/}) echo "$SAYS"; exit 1;; esac
 case "$SLOW" in $name) echo "(C7512) Potential Performance Loss: in a row in '_Z1k'";; esac
 case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
@@ -290,6 +290,58 @@ def test_what_ptxas_rejects_is_parsed_again_only_where_a_body_is_missing(
 
     assert compiled.failed == "ptxas"
     assert input_of(notes, "cicc").count("int mine;") == parses
+
+
+@pytest.mark.parametrize("text", ["cuda.ptx", "k2.ptx"])
+@pytest.mark.parametrize("probe", [True, False])
+def test_what_ptxas_rejects_for_one_architecture_is_not_built(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    probe: bool,
+) -> None:
+    """sm_90 has neither wgmma nor 64 kB of static shared memory; sm_90a has both."""
+    monkeypatch.setenv("TWO", "1")
+    if probe:
+        build("int probe;\n", probe=True)
+    monkeypatch.setenv("BROKEN", text)
+    monkeypatch.setenv("SAYS", "ptxas error   : Entry function 'k' uses too much shared data")
+    compiled, made = build("int mine;\n")
+
+    assert compiled.failed == ("ptxas" if text == "cuda.ptx" else "ptxas 2")
+    assert compiled.ran is not None
+    assert "too much shared data" in compiled.ran.output
+    assert not made
+
+
+_CUB = "#include <cub/cub.cuh>\nusing Reduce = cub::BlockReduce<float, 128>;\n"
+
+
+@pytest.mark.parametrize(
+    ("says", "more", "compilations"),
+    [
+        ('class "cub::BlockReduce<float, 128>" has no member "Total"', "", 1),
+        ('expected a ";"', "", 1),
+        ('expected a ";"', "CUB_RUNTIME_FUNCTION void f();\n", 2),
+        ('namespace "cub" has no member "WarpReduce"', "", 2),
+        ('expected a ";"\n\nk.cu(2): error: identifier "Sum" is undefined', "", 2),
+    ],
+)
+def test_an_error_that_no_part_of_cub_changes_is_compiled_once(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    says: str,
+    more: str,
+    compilations: int,
+) -> None:
+    """The whole of cub took 8 of 13 seconds to say the same; a name may be in another part."""
+    monkeypatch.setenv("BROKEN", "cudafe++")
+    monkeypatch.setenv("SAYS", f"k.cu(2): error: {says}\n")
+    compiled, _ = build(_CUB + more)
+
+    assert compiled.failed == "cudafe++"
+    assert len(input_of(notes, "nvcc").splitlines()) == compilations
 
 
 def test_a_whole_host_half_needs_whole_device_halves(

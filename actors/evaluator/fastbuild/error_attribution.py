@@ -49,6 +49,11 @@ _REJECTED_FLAG = re.compile(
 # Where a candidate uses the template that has the error, as g++ and as nvcc's front ends say it.
 _USED_AT = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+:\s+required from", re.MULTILINE)
 _USED_AT_EDG = re.compile(r"at line (?P<line>\d+) of \"?(?P<file>[^\"\n]+)")
+# Errors that further headers of cub can't change: a class is as one header defines it.  A mark may
+# be missing because of a macro that none has defined.
+_OF_CLASS = re.compile(r'(?:class|struct|union) ".*" has no member "')
+_OF_MARK = re.compile(r'expected (?:a|an) "')
+_LIBRARY_MACRO = re.compile(r"\b_?(?:CUB|THRUST|CCCL|LIBCUDACXX|NV)_\w+")
 _LINKED_TWICE = re.compile(
     r"multiple definition of [`'‘](?:.*[\s:*&])?(~?\w+)(?:\(.*\))?(?:<.*>)?['’]"
 )
@@ -107,6 +112,17 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     if missing:
         missing -= names_in_headers(failure.argv, failure.source, deadline)
     return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
+
+
+def no_part_of_cub_helps(output: str, source: CandidateSource) -> bool:
+    """Whether all errors in `output` are in the source, and the same with all headers of cub."""
+    final = (_OF_CLASS,) if _LIBRARY_MACRO.search(source.whole_code) else (_OF_CLASS, _OF_MARK)
+    errors = list(COMPILER_ERROR.finditer(output))
+    return bool(errors) and all(
+        _text_of(error["file"], source) is not None
+        and any(kind.match(error["message"]) for kind in final)
+        for error in errors
+    )
 
 
 def _doubt_of_link(failure: CompilerFailure) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from actors.evaluator.fastbuild.error_attribution import no_part_of_cub_helps
 from actors.evaluator.fastbuild.headers.cuda_header_tree import LIBRARIES_FILE
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
@@ -174,7 +175,8 @@ def compile_cuda(
     `table`: the prebuilt binding makes the functions of its module, if it has one.
     """
     compiled, is_narrowed = _compile(context, compilation, source, table=table, narrow=True)
-    if compiled.failed and is_narrowed:
+    output = compiled.ran.output if compiled.ran else ""
+    if compiled.failed and is_narrowed and not no_part_of_cub_helps(output, source):
         compiled, _ = _compile(context, compilation, source, table=table, narrow=False)
     return compiled
 
