@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from types import ModuleType
@@ -223,6 +225,49 @@ def test_some_of_each_input_is_decided(torch: ModuleType) -> None:
     assert all(each.any() for large in (seen[0], seen[3]) for each in large.split(1 << 14))
     assert seen[1].all()
     assert seen[2].all()
+
+
+def names_in_frames() -> list[tuple[str, int, str, list[str]]]:
+    """Return function, line, file and names of locals of each frame from the runner's on."""
+    frame, found = sys._getframe(2), []
+    while frame is not None and frame.f_code.co_name != "test_no_name_tells_kinds_of_blocks_apart":
+        code = frame.f_code
+        found.append((code.co_name, code.co_firstlineno, code.co_filename, sorted(frame.f_locals)))
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_no_name_tells_kinds_of_blocks_apart(torch: ModuleType, seed: int | None) -> None:
+    """A candidate left work undone in ordinary blocks, and knew them by a local's name."""
+    from actors.evaluator.children.runner import Runner
+    from actors.evaluator.children.tensors import tensor_bytes
+    from actors.evaluator.ipc.layout_checks import slot_bytes
+    from actors.evaluator.ipc.runner_orders import CallDependent, CallRepeatedly, MapSlots
+
+    layout = tensor_bytes.layout_of([torch.randn(64)])
+    seen: list[list[Any]] = []
+
+    def module(x: Any) -> Any:
+        seen[-1].append(names_in_frames())
+        return x + 1
+
+    made: Any = Runner("cpu")
+    made._module = module
+    region = os.memfd_create("slots")
+    os.truncate(region, 8 * slot_bytes(layout))
+    made.answer(MapSlots(inputs=layout, count=8), [region])
+    for order in (
+        CallRepeatedly(calls=4, slots=4, seed=seed),
+        CallDependent(calls=4, slots=8, seed=seed),
+    ):
+        seen.append([])
+        made.answer(order, [])
+    os.close(region)
+    ordinary, dependent = seen
+    assert len(ordinary) == 4
+    assert ordinary[0]
+    assert ordinary == dependent
 
 
 class Blocks:

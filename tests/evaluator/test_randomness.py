@@ -78,6 +78,31 @@ def test_what_decides_outputs_besides_random_numbers_is_known(
     assert expected is task_randomness.is_repeated(task, 2)
 
 
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_one_draw_does_not_decide_that_calls_do_not_follow_the_state(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_steady: bool
+) -> None:
+    """One draw in 50 showed nothing of what a ring keeps: then an honest candidate was wrong.
+
+    Here one in five shows nothing; `is_steady`: that one came first.
+    """
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.task_module import TaskModule
+
+    assert torch
+    monkeypatch.chdir(tmp_path)
+    shown = "x + self.seen * (x[0] > -0.84)"
+    task = TaskModule(TASK.format(update="self.seen.add_(1)", result=shown), "cpu")
+    task.make(1)
+    found = [
+        task_randomness.find_repetition(task, 10 * seed, ("seen",), is_steady=is_steady)
+        for seed in range(50)
+    ]
+    assert all(is_alone is not follows_state for is_alone, follows_state in found)
+    alone = sum(is_alone for is_alone, _follows_state in found)
+    assert alone <= (5 if is_steady else 2)  # 0.2**2 and 0.2**3 of 50, and chance
+
+
 def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

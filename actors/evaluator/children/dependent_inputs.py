@@ -15,14 +15,15 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import torch
 
 from actors.evaluator.children import decision_kernel
+from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.tensors import tensor_bytes
-from actors.evaluator.children.tensors.input_slots import write_slot
+from actors.evaluator.children.tensors.input_slots import SlotMemory, write_slot
 from actors.evaluator.ipc.layout_checks import (
     SLOT_ALIGNMENT,
     Layout,
@@ -30,6 +31,7 @@ from actors.evaluator.ipc.layout_checks import (
     slot_bytes,
     tensor_leaves,
 )
+from actors.evaluator.ipc.runner_orders import CallDependent
 from protocol.layouts import ITEM_BYTES
 
 PARTS = 32  # of a slot, and bytes of a hash
@@ -38,6 +40,9 @@ PARTS = 32  # of a slot, and bytes of a hash
 # all choices of a few words could be tried out.
 WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
 MOST_ROWS = 128  # of a word for each part, chosen of a tensor: of a larger one, evenly spread
+
+
+Turn: TypeAlias = tuple[int, tuple[object, ...]]  # a call's slot and its inputs
 
 
 class DependentInputs(Protocol):
@@ -59,6 +64,28 @@ def of_block(
     pairs = list(zip(rows[:calls].unbind(), rows[calls:].unbind(), strict=True))
     kind = InputsOnCard if slots.is_cuda else InputsOnHost
     return kind(pairs, layout, parts, program)
+
+
+def decided_turns(
+    order: CallDependent,
+    memory: SlotMemory,
+    slots: Mapping[int, tuple[object, ...]],
+    outputs: Sequence[object],
+    program: bytes,
+) -> Iterator[Turn]:
+    """Yield slot and inputs of each call, once the output of the call before has decided them.
+
+    A generator: it is in no caller's frame while the module is called.  `outputs`: where those of
+    the block are put, beside those of earlier blocks.
+    """
+    used = memory.bytes[: order.slots * memory.stride]
+    dependent = of_block(used, order.calls, memory.inputs, program, is_whole=order.is_whole)
+    for call in range(order.calls):
+        if order.seed is not None:
+            seed_all(order.seed + call)
+        if call:
+            dependent.choose(call, outputs[(call - 1) % len(outputs)])
+        yield call, slots[call]
 
 
 class InputsOnHost:

@@ -204,6 +204,7 @@ class Referee:
         is_repeated, follows_state = task_randomness.find_repetition(
             task, order.seed, updated.keys, is_steady=steady
         )
+        steady = steady and is_repeated
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),

@@ -10,15 +10,18 @@ import faulthandler
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import chain, islice
 from typing import Any
 
 import torch
 
-from actors.evaluator.children import dependent_inputs, profiler
+from actors.evaluator.children import profiler
 from actors.evaluator.children.call_clock import CallClock, CardWaker
 from actors.evaluator.children.call_form import call_of, placed
+from actors.evaluator.children.dependent_inputs import Turn, decided_turns
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -125,6 +128,7 @@ class Runner:
 
         Each lambda looks its method up at the call.
         """
+        calls = lambda order, _: self._call_repeatedly(order)  # noqa: E731  # one frame for both
         return {
             ImportSource: lambda order, _: self._import_source(order),
             ConstructModule: lambda order, carried: self._construct(order, carried[0]),
@@ -139,8 +143,8 @@ class Runner:
             CallOnce: lambda order, _: self._call_once(order),
             AwaitCall: lambda _order, _: self._await_call(),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
-            CallRepeatedly: lambda order, _: self._call_repeatedly(order),
-            CallDependent: lambda order, _: self._call_dependent(order),
+            CallRepeatedly: calls,
+            CallDependent: calls,
             TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
@@ -278,17 +282,23 @@ class Runner:
             torch.cuda.empty_cache()
 
     def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
+        """Call the module on the inputs of a block, whatever decides these.
+
+        One function with one set of names: no name in a caller's frame tells a candidate whether
+        outputs decide the inputs of this block.
+        """
         if order.seed is not None:
             seed_all(order.seed)
-        module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
-        turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
-        count, clock = min(order.calls, order.slots), CallClock(self.device, order.calls)
+        module, clock = self._module, CallClock(self.device, order.calls)
+        count, turns = min(order.calls, order.slots), self._turns(order, clock.first)
         with self._block(0 if order.is_empty else count) as outputs:
+            if isinstance(order, CallDependent) and order.is_empty:
+                deque(chain(*turns), maxlen=0)
             if not order.is_empty:
-                for slot, given in turns[: clock.first]:
+                for slot, given in turns[0]:
                     outputs[slot] = module(*given)  # type: ignore[operator]
                 clock.begin()
-                for slot, given in turns[clock.first : order.calls]:
+                for slot, given in turns[1]:
                     outputs[slot] = module(*given)  # type: ignore[operator]
                 clock.end()
         if order.is_empty:
@@ -298,25 +308,15 @@ class Runner:
         self._handed_over = outputs[:count]
         return CallsReturned(call_s=clock.call_s())
 
-    def _call_dependent(self, order: CallDependent) -> CallsReturned:
-        """Call the module on inputs that the output of each call decides for the next one."""
-        module, calls = self._module, range(order.calls)
-        inputs = [self._slots[call] for call in calls]
-        with self._block(0 if order.is_empty else order.calls) as outputs:
-            memory = self._slot_memories[-1]
-            used = memory.bytes[: order.slots * memory.stride]
-            dependent = dependent_inputs.of_block(
-                used, order.calls, memory.inputs, self._program, is_whole=order.is_whole
-            )
-            for call in calls:
-                if order.seed is not None:
-                    seed_all(order.seed + call)
-                if call:
-                    dependent.choose(call, outputs[(call - 1) % len(outputs)])
-                if not order.is_empty:
-                    outputs[call] = module(*inputs[call])  # type: ignore[operator]
-        self._handed_over = outputs[: order.calls]
-        return CallsReturned()
+    def _turns(self, order: CallRepeatedly, first: int) -> tuple[Iterable[Turn], Iterable[Turn]]:
+        """Return slot and inputs of each call: of the `first` ones, and of those after them."""
+        if isinstance(order, CallDependent):
+            memory, program = self._slot_memories[-1], self._program
+            decided = decided_turns(order, memory, self._slots, self._outputs, program)
+            return islice(decided, first), decided
+        inputs = [self._slots[slot] for slot in range(order.slots)]
+        turns = list(enumerate(inputs)) * -(-order.calls // order.slots)
+        return turns[:first], turns[first : order.calls]
 
     @contextmanager
     def _block(self, count: int) -> Iterator[list[object]]:

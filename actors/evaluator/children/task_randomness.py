@@ -26,6 +26,9 @@ NOT_REPEATED: Final = (
     "to call"
 )
 
+OTHER_DRAWS = 2  # a ring that attention reads showed nothing of its state in one draw of fifty
+SEEDS_OF_A_DRAW = 2  # a call and the one after it have inputs of their own
+
 
 def randomness_notes(*, is_deterministic: bool, is_repeated: bool) -> Iterator[str]:
     """Yield what a reader has to know of a task's outputs."""
@@ -54,10 +57,14 @@ def find_repetition(
 ) -> tuple[bool, bool]:
     """Return whether each call can be repeated alone, and if not, whether it follows from `state`.
 
-    Where it doesn't either, the module is made anew for each candidate from now on.
+    `state`: tensors that calls change; `is_steady`: of one draw.  How much of a state an output
+    shows is decided by the inputs, so where there is one, other draws have to agree.  Where a call
+    follows from nothing that is known, the module is made anew for each candidate from now on.
     """
-    is_alone = is_steady or is_repeated(task, seed)
-    follows_state = not is_alone and is_repeated(task, seed, state)
+    further = OTHER_DRAWS if state else 0
+    seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
+    is_alone = all(is_repeated(task, each) for each in seeds)
+    follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
     task.is_made_anew = not is_alone and not follows_state
     return is_alone, follows_state
 
