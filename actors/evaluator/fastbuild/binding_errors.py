@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from actors.evaluator.fastbuild.error_attribution import COMPILER_ERROR
+from actors.evaluator.fastbuild.request.compiler_errors import COMPILER_ERROR
 
 _HEADER = re.compile(r"/stark/(?:table|record)\.h$")
 # A function with overloads is told in other words by pybind11.

@@ -16,14 +16,10 @@ from actors.evaluator.fastbuild.headers.declared_names import names_declared_by
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit, headers_of_torch
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
+from actors.evaluator.fastbuild.request.compiler_errors import COMPILER_ERROR, text_of
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
 from protocol.values import Value
 
-COMPILER_ERROR = re.compile(
-    r"^(?P<file>[^\s:()][^:()\n]*)(?::(?P<line>\d+)(?::\d+)?: |\((?P<edg>\d+)\): )"
-    r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<message>.*(?:\n {2,}\S.*)*)$",
-    re.MULTILINE,
-)
 _QUOTED = re.compile(r"‘([^’\n]+)’|\"([^\"\n]+)\"|'([^'\n]+)'")
 _MISSING_FILE = re.compile(r"No such file or directory|cannot open source file|could not open")
 _INCOMPLETE = re.compile(r"incomplete (class )?type|forward declaration|used before its definition")
@@ -49,11 +45,6 @@ _REJECTED_FLAG = re.compile(
 # Where a candidate uses the template that has the error, as g++ and as nvcc's front ends say it.
 _USED_AT = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+:\s+required from", re.MULTILINE)
 _USED_AT_EDG = re.compile(r"at line (?P<line>\d+) of \"?(?P<file>[^\"\n]+)")
-# Errors that further headers of cub can't change: a class is as one header defines it.  A mark may
-# be missing because of a macro that none has defined.
-_OF_CLASS = re.compile(r'(?:class|struct|union) ".*" has no member "')
-_OF_MARK = re.compile(r'expected (?:a|an) "')
-_LIBRARY_MACRO = re.compile(r"\b_?(?:CUB|THRUST|CCCL|LIBCUDACXX|NV)_\w+")
 _LINKED_TWICE = re.compile(
     r"multiple definition of [`'‘](?:.*[\s:*&])?(~?\w+)(?:\(.*\))?(?:<.*>)?['’]"
 )
@@ -114,17 +105,6 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
 
 
-def no_part_of_cub_helps(output: str, source: CandidateSource) -> bool:
-    """Whether all errors in `output` are in the source, and the same with all headers of cub."""
-    final = (_OF_CLASS,) if _LIBRARY_MACRO.search(source.whole_code) else (_OF_CLASS, _OF_MARK)
-    errors = list(COMPILER_ERROR.finditer(output))
-    return bool(errors) and all(
-        _text_of(error["file"], source) is not None
-        and any(kind.match(error["message"]) for kind in final)
-        for error in errors
-    )
-
-
 def _doubt_of_link(failure: CompilerFailure) -> str | None:
     """Return why torch's own link might end otherwise: its objects have other headers."""
     own = names_declared_by(failure.source.code)
@@ -142,7 +122,7 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
     found = COMPILER_ERROR.search(failure.output)
     if found is None:
         return None
-    text, message = _text_of(found["file"], failure.source), found["message"]
+    text, message = text_of(found["file"], failure.source), found["message"]
     if text is not None:
         if found["line"]:
             message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
@@ -155,7 +135,7 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
     else:
         message = failure.output[found.start() :].partition("\n\n")[0]
         used = _USED_AT_EDG.finditer(message)
-    places = [(_text_of(use["file"], failure.source), int(use["line"])) for use in used]
+    places = [(text_of(use["file"], failure.source), int(use["line"])) for use in used]
     own = [(text, line) for text, line in places if text is not None]
     if not own:
         return None
@@ -166,11 +146,3 @@ def _is_of_torch(file: str, toolkit: Toolkit) -> bool:
     """Whether `file` is a header of torch, or a light one in its place."""
     folders = (headers_of_torch(), toolkit.folder)
     return any(Path(file).resolve().is_relative_to(folder.resolve()) for folder in folders)
-
-
-def _text_of(file: str, source: CandidateSource) -> str | None:
-    """Return the text of the candidate's own file that a compiler calls `file`; None for others."""
-    if Path(file).name == Path(source.path).name:
-        return source.text
-    resolved = str(Path(file).resolve())
-    return next((header.text for header in source.headers if header.path == resolved), None)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from actors.evaluator.fastbuild.error_attribution import no_part_of_cub_helps
 from actors.evaluator.fastbuild.headers.cuda_header_tree import LIBRARIES_FILE
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
@@ -30,7 +29,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     read_text,
     split_preamble,
 )
-from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, kept_whole, plan_steps
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, PreambleSnapshot
 from actors.evaluator.fastbuild.request.added_headers import (
     CUB_UMBRELLA,
@@ -45,6 +44,7 @@ from actors.evaluator.fastbuild.request.added_headers import (
 )
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
+from actors.evaluator.fastbuild.request.compiler_errors import no_part_of_cub_helps
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
@@ -328,13 +328,13 @@ class _NvccHalves:
         """
         del self.preambles[half]
         file = self.steps.output(half.text)
-        _whole(file).replace(file)
+        kept_whole(file).replace(file)
         return self._parse(half)
 
     def _parse_whole_and_list(self, half: NvccHalf) -> CudaCompilation:
         """Parse a half again; meanwhile list what its headers declare, in case it fails again."""
         text = self.steps.output(HOST_HALF.text)
-        text = _whole(text) if HOST_HALF in self.preambles else text
+        text = kept_whole(text) if HOST_HALF in self.preambles else text
         argv, deadline = self.steps.host_text_argv(), self.context.deadline
         with ThreadPoolExecutor(1) as pool:
             declared = pool.submit(names_in_headers, argv, self.source, deadline, read_text(text))
@@ -362,7 +362,7 @@ class _NvccHalves:
         cache = PreambleCache(self.context.toolkit)
         preamble = cache.find(half, self.steps, parts[0], self.source.path)
         if preamble is not None:
-            file.replace(_whole(file))
+            file.replace(kept_whole(file))
             preamble.replace(file, self.source.path, parts[1])
             self.preambles[half] = preamble
 
@@ -398,8 +398,3 @@ def _is_of_assembly(result: CudaCompilation) -> bool:
     """Whether ptxas failed for another reason than a function that the preamble only declared."""
     output = result.ran.output if result.ran else ""
     return result.failed.startswith("ptxas") and "Unresolved extern" not in output
-
-
-def _whole(file: Path) -> Path:
-    """Return the file that keeps the whole text of `file`."""
-    return file.with_name(f"{file.name}.whole")

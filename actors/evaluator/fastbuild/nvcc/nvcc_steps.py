@@ -136,3 +136,8 @@ def plan_steps(
         return None
     steps = NvccSteps(commands=commands, settings=settings)
     return steps if steps.module_file else None
+
+
+def kept_whole(file: Path) -> Path:
+    """Return the file that keeps the whole text of `file`, a step's output."""
+    return file.with_name(f"{file.name}.whole")

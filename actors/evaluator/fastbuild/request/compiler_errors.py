@@ -1,0 +1,38 @@
+"""Errors as compilers write them: their places, and whose text they are about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+
+COMPILER_ERROR = re.compile(
+    r"^(?P<file>[^\s:()][^:()\n]*)(?::(?P<line>\d+)(?::\d+)?: |\((?P<edg>\d+)\): )"
+    r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<message>.*(?:\n {2,}\S.*)*)$",
+    re.MULTILINE,
+)
+# Errors that further headers of cub can't change: a class is as one header defines it.  A mark may
+# be missing because of a macro that none has defined.
+_OF_CLASS = re.compile(r'(?:class|struct|union) ".*" has no member "')
+_OF_MARK = re.compile(r'expected (?:a|an) "')
+_LIBRARY_MACRO = re.compile(r"\b_?(?:CUB|THRUST|CCCL|LIBCUDACXX|NV)_\w+")
+
+
+def text_of(file: str, source: CandidateSource) -> str | None:
+    """Return the text of the candidate's own file that a compiler calls `file`; None for others."""
+    if Path(file).name == Path(source.path).name:
+        return source.text
+    resolved = str(Path(file).resolve())
+    return next((header.text for header in source.headers if header.path == resolved), None)
+
+
+def no_part_of_cub_helps(output: str, source: CandidateSource) -> bool:
+    """Whether all errors in `output` are in the source, and the same with all headers of cub."""
+    final = (_OF_CLASS,) if _LIBRARY_MACRO.search(source.whole_code) else (_OF_CLASS, _OF_MARK)
+    errors = list(COMPILER_ERROR.finditer(output))
+    return bool(errors) and all(
+        text_of(error["file"], source) is not None
+        and any(kind.match(error["message"]) for kind in final)
+        for error in errors
+    )
