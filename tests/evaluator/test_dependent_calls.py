@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
@@ -360,3 +361,20 @@ def get_init_inputs():
     verdict = thorough_judge.judge(Task(name="unusual", source=source), candidate)
     assert isinstance(verdict, Verdict)
     assert verdict.is_correct, verdict
+
+
+def test_what_seeds_calls_in_a_block_gives_the_numbers_of_torchs_own_way(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's way formats a stack, too: 330 µs that hid windows in a task with dropout."""
+
+    def drawn() -> tuple[list[float], float]:
+        return torch.rand(8).tolist(), random.random()
+
+    from actors.evaluator.children import source_import  # imports torch
+
+    source_import.seed_all(7)
+    expected = drawn()
+    monkeypatch.setattr("traceback.format_stack", lambda: pytest.fail("a stack is formatted"))
+    source_import.seed_in_use(7)
+    assert drawn() == expected

@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from actors.evaluator.children import decision_kernel
-from actors.evaluator.children.source_import import seed_all
+from actors.evaluator.children.source_import import seed_in_use
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory, write_slot
 from actors.evaluator.ipc.layout_checks import (
@@ -82,7 +82,7 @@ def decided_turns(
     dependent = of_block(used, order.calls, memory.inputs, program, is_whole=order.is_whole)
     for call in range(order.calls):
         if order.seed is not None:
-            seed_all(order.seed + call)
+            seed_in_use(order.seed + call)
         if call:
             dependent.choose(call, outputs[(call - 1) % len(outputs)])
         yield call, slots[call]

@@ -91,3 +91,15 @@ def seed_all(seed: int) -> None:
     """Seed the random generators of torch and Python."""
     torch.manual_seed(seed)
     random.seed(seed)
+
+
+def seed_in_use(seed: int) -> None:
+    """Seed as `seed_all` does what is in use now, in microseconds.
+
+    `torch.manual_seed` also notes a stack trace for each kind of device that is not in use: 90 to
+    330 µs a call, more than many calls of candidates take.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)
+    random.seed(seed)
