@@ -355,7 +355,7 @@ def test_deciding_that_takes_long_hides_no_windows(
     calls = DependentCalls(blocks, sides, ratio=1.5)
     with pytest.raises(AccusedError) if is_accused else nullcontext():
         calls.require_as_fast(100, {"candidate": 28e-6, "reference": 113e-6})
-    assert Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried
+    assert is_accused or Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried
 
 
 @pytest.mark.parametrize(

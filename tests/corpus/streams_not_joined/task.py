@@ -10,7 +10,7 @@ class Model(nn.Module):
         self.weight = nn.Parameter(torch.randn(8192))
 
     def forward(self, x):
-        for _step in range(3):
+        for _step in range(6):
             x = torch.cumsum(torch.tanh(x * self.weight), dim=1) / 64
         return x
 
