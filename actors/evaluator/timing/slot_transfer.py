@@ -57,6 +57,7 @@ FOUND_BY_LOOKS = {
     *READ_AT_ANOTHER_TIME,
     Accusation.INPUTS_TOUCHED_AHEAD,
     Accusation.CALLS_COMPUTED_TOGETHER,
+    Accusation.WORK_NOT_JOINED,
 }
 
 
