@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -150,15 +151,20 @@ class ReferenceFixture:
         """Whether bytes are passed in device memory."""
         return self.referee.uses_device_memory
 
-    def open(self, context: EvaluationContext = STANDALONE) -> TaskProblem | None:
+    def open(
+        self,
+        context: EvaluationContext = STANDALONE,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> TaskProblem | None:
         """Start referee and runner; return what is wrong with the task, if anything is.
 
         `context` is told which part of the task is waited for, and for how long at most.
+        `meanwhile` is called while the processes start, and before they need memory.
         """
         # Device memory, if the driver shares it between such processes; else the host's memory.
         tries = (True, False) if self.zygote.device == "cuda" else (False,)
         for use_device_memory in tries:
-            problem = self._open(use_device_memory, context)
+            problem = self._open(use_device_memory, context, meanwhile)
             if problem is None and self._has_fitting_runner():
                 return self._find_input_kinds(context)
             self.close()
@@ -166,7 +172,12 @@ class ReferenceFixture:
                 return problem
         raise self.failure("it can't take its own parameters")
 
-    def _open(self, use_device_memory: bool, context: EvaluationContext) -> TaskProblem | None:
+    def _open(
+        self,
+        use_device_memory: bool,
+        context: EvaluationContext,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> TaskProblem | None:
         """Start the referee and have it prepare the task."""
         with freezer_for_new_children(self.zygote) as freezer:
             self._referee_child = self.zygote.spawn(
@@ -183,7 +194,7 @@ class ReferenceFixture:
         order = PrepareTask(
             seed=self.seed, use_device_memory=use_device_memory, precision=self._precision
         )
-        answer = self._prepare(order, context)
+        answer = self._prepare(order, context, meanwhile)
         if isinstance(answer, TaskProblem):
             return answer
         prepared, self._buffers = answer
@@ -195,7 +206,7 @@ class ReferenceFixture:
         return None
 
     def _prepare(
-        self, last: PrepareTask, context: EvaluationContext
+        self, last: PrepareTask, context: EvaluationContext, meanwhile: Callable[[], None]
     ) -> tuple[FromReferee, list[int]] | TaskProblem:
         """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
@@ -212,7 +223,10 @@ class ReferenceFixture:
         for what, limit, seconds, order in steps:
             context.set_activity(f"waiting for the task's {what} (limit {seconds:g} s)")
             began = time.monotonic()
-            answer = self._referee_child.ask(order, seconds)
+            failed = self._referee_child.send_order(order, seconds)
+            if order is imported:
+                meanwhile()
+            answer = failed or self._referee_child.receive_answer(seconds)
             self._prepared_s = time.monotonic() - began
             if isinstance(answer, ChildFailure):
                 return self._problem_of(answer, f"the task's {what}", limit)
@@ -335,12 +349,16 @@ class ReferenceFixture:
 
     def close(self) -> None:
         """End both children, at the same time: a process on a card takes a tenth of a second."""
-        for child in self._started:
-            child.close_lifeline()
+        self.begin_close()
         for child in self._started:
             child.kill()
         self._close_buffers()
         self._started = []
+
+    def begin_close(self) -> None:
+        """Have both children killed, without waiting for that: `close` follows."""
+        for child in self._started:
+            child.close_lifeline()
 
     def _close_buffers(self) -> None:
         while self._buffers:
