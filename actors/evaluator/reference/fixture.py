@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.card_memory import TaskBytes, gib
+from actors.evaluator.ipc.card_memory import PARAMETER_COPIES, TaskBytes, gib
 from actors.evaluator.ipc.layout_checks import Nest, slot_bytes, total_bytes
 from actors.evaluator.ipc.orders import (
     Confinement,
@@ -58,6 +58,8 @@ MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
 # What a call may take that prepares nothing: so many seconds, or so many times what the referee
 # took for the task's get_inputs() and several calls of its own module.
 PLAIN_CALL_S, PLAIN_CALL_TIMES = 10.0, 10.0
+# Bytes of a card besides copies of parameters: two contexts, and what a referee's allocator keeps.
+IDLE_BYTES = 6 << 30
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs only one other kind is used
 
 
@@ -94,6 +96,9 @@ class ReferenceFixture:
         self.freezer = ProcessFreezer(set())
         self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
         self.best_us = math.inf  # the least that a call of the reference took so far
+        # Bytes of a card that other tasks' fixtures hold; they may have come after this one.
+        self.held_by_others = 0
+        self.has_timing_memory = False  # a cancelled timing left its blocks' memory
         self._prepared_s = 0.0  # the referee's last step took, with some calls of the module
         self._buffers: list[int] = []
         self._started: list[ChildClient[FromReferee] | ChildClient[FromRunner]] = []
@@ -119,8 +124,18 @@ class ReferenceFixture:
         """What judging takes of the card besides the candidate, and what was free."""
         return (
             f"judging this task takes {gib(self.task_bytes.most)} besides what the candidate "
-            f"allocates for itself, and {gib(self.facts.free_bytes)} were free before it"
+            f"allocates for itself, and {gib(self.free_bytes)} were free before it"
         )
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are free on a card; on a host, those of one timed block."""
+        return self.facts.free_bytes - self.held_by_others
+
+    @property
+    def idle_bytes(self) -> int:
+        """The most that it holds of a card between two candidates."""
+        return IDLE_BYTES + PARAMETER_COPIES * total_bytes(self.facts.state)
 
     @property
     def judged(self) -> Judged:

@@ -1,16 +1,14 @@
 """A cache: the reference fixtures of the last tasks, or of their cases, warm until others come.
 
 A run of many tasks has two of them under way, so that candidates of one are built while the device
-measures the other.  Then each reference is loaded once, where both together leave most of the
-device's memory free; a reference that is waited for has no work and uses no processor.
+measures the other.  Then each reference is loaded once, where there is memory for both.  One that
+has no work waits: its processes use neither processors nor the card.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from actors.evaluator.ipc.layout_checks import total_bytes
 from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
@@ -23,9 +21,9 @@ from protocol.values import Task
 
 MAX_WARM = 4  # fixtures; a further one replaces the one that was used least recently
 MAX_TASKS = 3  # one may be measured, one built, and one is over
-# Of several tasks: what judging all of them at once would take of a card's memory, at most, and
+# Of several tasks: the share of a card's free memory that judging one takes beside the others, and
 # the bytes of their tensors on a host.
-CARD_SHARE = 0.5
+CARD_SHARE = 0.6
 HOST_BYTES = 1 << 28
 
 
@@ -61,7 +59,7 @@ class ReferenceCache:
                 return cached
         self._make_room(task)
         opened = self._open(task, context)
-        if isinstance(opened, TaskProblem) and self._end_other_tasks(task):
+        if isinstance(opened, TaskProblem) and self.end_other_tasks(task):
             opened = self._open(task, context)  # there may be room without them
         if isinstance(opened, ReferenceFixture):
             self._found(opened)
@@ -94,11 +92,13 @@ class ReferenceCache:
 
     def _found(self, fixture: ReferenceFixture) -> None:
         """End other tasks' fixtures until the rest fit together; note the task's size."""
+        others = [each for each in self._fixtures if each.task.name != fixture.task.name]
+        self._end([each for each in others if each.has_timing_memory])
+        others = [each for each in others if not each.has_timing_memory]
         while not fit_together(self._fixtures):
-            self._end(
-                [next(each for each in self._fixtures if each.task.name != fixture.task.name)]
-            )
+            self._end([others.pop(0)])
         self._await_ends()
+        fixture.held_by_others = 0 if fixture.on_host else sum(each.idle_bytes for each in others)
         self._confinements.task_bytes = tensor_bytes(fixture)
 
     def _make_room(self, task: Task) -> None:
@@ -108,11 +108,15 @@ class ReferenceCache:
         kept = [
             each
             for each in self._fixtures
-            if each.is_alive and (each.task.name in names or _is_sibling(each.task, task))
+            if each.is_alive
+            and (
+                _is_sibling(each.task, task)
+                or (each.task.name in names and not each.has_timing_memory)
+            )
         ][1 - MAX_WARM :]
         self._end([each for each in self._fixtures if each not in kept])
 
-    def _end_other_tasks(self, task: Task) -> bool:
+    def end_other_tasks(self, task: Task) -> bool:
         """End the fixtures of all other tasks; return whether there were any."""
         others = [each for each in self._fixtures if each.task.name != task.name]
         self._end(others)
@@ -150,13 +154,11 @@ def tensor_bytes(fixture: ReferenceFixture) -> int:
 
 
 def fit_together(fixtures: Sequence[ReferenceFixture]) -> bool:
-    """Whether fixtures of several tasks may all stay: judging one must not miss the memory."""
+    """Whether fixtures of several tasks may all stay: the judging of one needs memory."""
     if len({each.task.name for each in fixtures}) < 2:
         return True
     if fixtures[0].on_host:
         return sum(map(tensor_bytes, fixtures)) <= HOST_BYTES
-    needed = sum(
-        msgspec.structs.replace(each.task_bytes, parameters=total_bytes(each.facts.state)).most
-        for each in fixtures
-    )
+    idle = sum(each.idle_bytes for each in fixtures)
+    needed = max(each.task_bytes.most + idle - each.idle_bytes for each in fixtures)
     return needed <= CARD_SHARE * max(each.facts.free_bytes for each in fixtures)

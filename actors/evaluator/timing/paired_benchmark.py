@@ -105,7 +105,7 @@ class PairedBenchmark:
 
     def _most_calls(self, task: TaskBytes) -> int:
         """Return the calls of a block that memory has room for; on a host, that caches have."""
-        free = self.fixture.facts.free_bytes
+        free = self.fixture.free_bytes
         if self._on_host:
             return int(free / (task.inputs + OUTPUT_COPIES * task.outputs))
         usual = max(POLICY.gpu_least_calls, POLICY.max_slot_bytes // task.inputs)
