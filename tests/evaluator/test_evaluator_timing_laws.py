@@ -110,8 +110,8 @@ def test_the_interval_contains_the_true_ratio_in_95_of_100_cases(seed: int, coun
         for number, (low, high) in enumerate(found):
             contained[number] += low <= 0.3 <= high
     for times, share in zip(contained, (0.95, 0.99), strict=True):
-        # Four standard deviations of a binomial below the share.
-        assert times / repetitions > share - 4 * math.sqrt(share * (1 - share) / repetitions)
+        # Five standard deviations of a binomial below the share: rare misses are skewed.
+        assert times / repetitions > share - 5 * math.sqrt(share * (1 - share) / repetitions)
 
 
 def bursts(rng: random.Random, groups: int) -> list[list[float]]:

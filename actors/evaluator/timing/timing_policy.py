@@ -4,7 +4,8 @@ The rule:
 
 1. Reference and candidate are timed in groups of four blocks, A B B A, by the judge's own clock.
    A lot decides for each group which side is A, and on a card when a block begins: what other
-   programs do favours neither side.  While one side runs, the processes of the other are frozen.
+   programs do favours neither side.  A block of A that does not count comes first, so each side
+   follows each side as often.  While one side runs, the processes of the other are frozen.
 2. A block is a number of calls, each on fresh inputs in a slot of its own.  A trusted process
    writes the slots while the side is frozen.
 3. The clock runs from the thaw until the side has answered and handed its outputs over, is frozen,
