@@ -99,9 +99,14 @@ def candidate(
 
 def half_inputs(source: str, dtype: str) -> str:
     """The description of a task's inputs after `.to(dtype)`, where it draws by torch.randn."""
-    draws = re.findall(r"torch\.randn\(([\d, ]+)\)", source.partition("def get_inputs")[2])
+    draw = r"torch\.randn\(([\d, ]+)\)(?:\.permute\(([\d, ]+)\))?"
+    draws = re.findall(draw, source.partition("def get_inputs")[2])
     assert draws
-    return ", ".join(f"{dtype}[{sizes}]" for sizes in draws)
+    shapes = []
+    for sizes, order in draws:
+        numbers = sizes.split(", ")
+        shapes.append([numbers[int(dim)] for dim in order.split(", ")] if order else numbers)
+    return ", ".join(f"{dtype}[{', '.join(shape)}]" for shape in shapes)
 
 
 class Bench:

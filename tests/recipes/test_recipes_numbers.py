@@ -63,6 +63,21 @@ FAMILIES = {
         "return F.avg_pool3d(y, 2).relu() - 0.5, F.avg_pool3d(x, 3, stride=1, padding=1)",
         "torch.randn(2, 3, 7, 10, 9)",
     ),
+    "channels last, around convolutions": task(
+        "self.p = nn.Parameter(torch.randn(12, 10, 1, 1))\n"
+        "self.d = nn.Parameter(torch.randn(12, 1, 3, 3))\n"
+        "self.b = nn.Parameter(torch.randn(12, 1, 1))",
+        "y = torch.tanh(F.conv2d(F.silu(x), self.p) + self.b)\n"
+        "z = F.conv2d(y, self.d, None, [1, 1], [1, 1], [1, 1], 12)\n"
+        "return F.silu(z) * y, y.mean(1), torch.sigmoid(x)",
+        "torch.randn(2, 6, 5, 10).permute(0, 3, 1, 2)",
+    ),
+    "heads first, tokens first in memory": task(
+        "self.w = nn.Parameter(torch.randn(16))",
+        "y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.w\n"
+        "z = y.transpose(1, 2)\nreturn y, torch.tanh(z) * F.silu(z), x.sigmoid().mean((1, 3))",
+        "torch.randn(2, 9, 4, 16).permute(0, 2, 1, 3)",
+    ),
 }
 
 

@@ -34,6 +34,7 @@ from actors.agents.recipes.ir.graph import OperationGraph, UnsupportedOperationE
 from actors.agents.recipes.schedule.fusion import Region, Schedule, fuse_graph
 from actors.agents.recipes.schedule.knobs import Knobs
 from actors.agents.recipes.schedule.loop_nests import LoopKind, LoopNest, plan_loops
+from actors.agents.recipes.schedule.region_orders import assign_orders
 
 SMALL_CASE = 16384  # numbers that the kernels of a case go through
 MAX_NAMED = 6  # operations or tensors in one sentence
@@ -137,7 +138,9 @@ def _case_kernels(
         fold_bias=knobs.bias == "kernel",
         half=element if element in HALVES else "",
     )
-    write = _KernelMaker(program, backend, knobs, element)
+    if gradients is not None:
+        program.graph.orders.clear()  # gradients are contiguous
+    write = _KernelMaker(program, backend, knobs, element, gradients is None)
     schedule, kernels = write.all(program.results, first)
     if any(not kernel.reads for kernel in kernels.values()):
         raise UnsupportedSourceError("the forward computes something of constants alone")
@@ -160,12 +163,15 @@ class _KernelMaker(msgspec.Struct, frozen=True):
     backend: str
     knobs: Knobs
     element: Element
+    keeps_orders: bool  # tensors keep their order in memory
 
     def all(self, results: tuple[int, ...], first: int) -> tuple[Schedule, dict[Region, Kernel]]:
         """Return the steps to these nodes, and their kernels, numbered from `first`."""
         graph = self.program.graph
         try:
             schedule = fuse_graph(graph, results, self.knobs.fusion)
+            if self.keeps_orders:
+                assign_orders(graph, schedule, results)
             return schedule, {
                 region: write_kernel(
                     graph, region, self.backend, self.knobs, f"k{number}", self.element

@@ -15,7 +15,8 @@ from actors.agents.recipes.codegen.elements import Element
 from actors.agents.recipes.codegen.gradient_program import GradientNodes
 from actors.agents.recipes.codegen.passes import Kernel, PassPlan
 from actors.agents.recipes.frontend.statements import ForwardProgram
-from actors.agents.recipes.ir.graph import contiguous
+from actors.agents.recipes.ir.graph import Shape, contiguous
+from actors.agents.recipes.ir.memory_orders import inverse_of
 from actors.agents.recipes.schedule.fusion import Region, Schedule
 from actors.agents.recipes.schedule.knobs import Knobs
 from actors.agents.recipes.schedule.loop_nests import plan_loops
@@ -114,14 +115,20 @@ class ForwardMethod:
                 self.torch_statement(step)
             gone = sorted(
                 {
-                    self.names[i]
+                    name
                     for i, end in last.items()
                     if end == place and i not in results and i in self.names
                     and self.graph[i].op != "leaf"
+                    for name in (self.names[i], self.dense_names.get(i, self.names[i]))
                 }
             )  # fmt: skip
-            in_use = {self.names[i] for i in self.names if last.get(i, -1) > place or i in results}
-            gone = [name for name in gone if name not in in_use and name.startswith("t")]
+            in_use = {
+                name
+                for i in self.names
+                if last.get(i, -1) > place or i in results
+                for name in (self.names[i], self.dense_names.get(i, ""))
+            }
+            gone = [name for name in gone if name not in in_use and name.startswith(("t", "c"))]
             if gone and place < len(self.schedule.steps) - 1:
                 self.body.append(f"del {', '.join(gone)}")
 
@@ -137,7 +144,7 @@ class ForwardMethod:
 
     def variable_of(self, index: int) -> str:
         node = self.graph[index]
-        if node.op == "leaf" and index in self.dense_names:
+        if node.op == "leaf" and index in self.dense_names and index not in self.graph.orders:
             return self.dense_names[index]
         return self.names[index]
 
@@ -171,10 +178,13 @@ class ForwardMethod:
         for index in kernel.writes:
             self.names[index] = f"t{index}"
             if index in reused:
-                self.body.append(f"t{index} = {self.dense_names[reused[index]]}")
-                continue
-            shape = self.graph[index].shape
-            self.body.append(f"t{index} = {self.dense_names[kernel.reads[0]]}.new_empty({shape})")
+                made = self.dense_names[reused[index]]
+            else:
+                shape = self.in_memory_order(index)
+                made = f"{self.dense_names[kernel.reads[0]]}.new_empty({shape})"
+            order = self.graph.orders.get(index)
+            back = "" if order is None else f".permute({inverse_of(order)})"
+            self.body.append(f"t{index} = {made}{back}")
         if kernel.scratch:
             kind = "" if self.element == "float32" else ", dtype=torch.float32"
             self.body.append(
@@ -195,19 +205,28 @@ class ForwardMethod:
         """Make a node's tensor contiguous, so that a kernel may read its memory."""
         if index in self.dense_names:
             return
-        node = self.graph[index]
+        node, order = self.graph[index], self.graph.orders.get(index)
         if node.op == "leaf":
             self.dense_names[index] = f"c{index}"
-            whole = f"{self.names[index]}.contiguous()"
+            moved = "" if order is None else f".permute({order})"
+            whole = f"{self.names[index]}{moved}.contiguous()"
             if self.backend == "cuda":  # vector loads want 16 bytes
-                whole = f"aligned({self.names[index]})"
+                whole = f"aligned({self.names[index]}{moved})"
             self.body.append(f"c{index} = {whole}")
         else:
-            name = self.variable_of(index)
+            given = self.variable_of(index)
+            # In its own order it is another tensor than the one that PyTorch works with.
+            name = given if order is None else f"c{index}"
             self.dense_names[index] = name
-            self.body.append(f"{name} = ready({name}, {node.shape})")
+            moved = "" if order is None else f", {order}"
+            self.body.append(f"{name} = ready({given}, {node.shape}{moved})")
             if self.backend == "cuda":
                 self.body.append(f"{name} = aligned({name})")
+
+    def in_memory_order(self, index: int) -> Shape:
+        """A node's sizes, the slowest dimension in memory first."""
+        sizes = self.graph[index].sizes
+        return tuple(sizes[d] for d in self.graph.orders.get(index, range(len(sizes))))
 
     def reusable_outputs(self, region: Region, place: int) -> dict[int, int]:
         """The outputs that may use an input's memory: output -> input.

@@ -63,14 +63,17 @@ def fits(tensor, shape):
     )
 
 
-def ready(tensor, shape):
-    """The tensor as contiguous memory, or an error that says what was expected."""
+def ready(tensor, shape, order=None):
+    """The tensor as contiguous memory, or an error that says what was expected.
+
+    `order`: of its dimensions in that memory.
+    """
     if not fits(tensor, shape):
         raise RuntimeError(
             f"a kernel takes {dtype}{{list(shape)}} on {device}, "
             f"got {{tensor.dtype}}{{list(tensor.shape)}} on {{tensor.device.type}}"
         )
-    return tensor.contiguous()
+    return (tensor if order is None else tensor.permute(order)).contiguous()
 '''
 
 ALIGNED_FUNCTION = '''

@@ -21,6 +21,7 @@ from actors.agents.recipes.frontend.symbolic_values import (
 )
 from actors.agents.recipes.frontend.value_paths import is_plain
 from actors.agents.recipes.ir.graph import OperationGraph
+from actors.agents.recipes.ir.memory_orders import drawn_orders
 from actors.agents.recipes.ir.tensor_views import TensorView, identity_view
 
 DTYPED = re.compile(r"(?:torch\.)?([a-z]+[a-z0-9_]*)\[([0-9, ]*)\]")
@@ -45,6 +46,7 @@ class ArgumentReader:
         self._described = split_at_commas(inputs)
         self._at = ""
         body = reader.source.functions.get("get_inputs")
+        self._orders = drawn_orders(body)
         if body is not None:
             self._at = f" ({reader.source.describe_line(last_return(body))})"
 
@@ -79,10 +81,19 @@ class ArgumentReader:
         match = DTYPED.fullmatch(description)
         if match is not None:
             shape = tuple(int(n) for n in match[2].split(",") if n.strip())
-            return self._tensor(which, text, MetaTensor(shape=shape, dtype=match[1]), found)
+            made = MetaTensor(shape=shape, dtype=match[1])
+            return self._in_order(place, self._tensor(which, text, made, found))
         if description and not isinstance(value, dict | list | tuple):
             value = value_of_description(description, value)
-        return self._value(which, text, value, found)
+        read = self._value(which, text, value, found)
+        return self._in_order(place, read) if isinstance(read, TensorView) else read
+
+    def _in_order(self, place: int, read: TensorView) -> TensorView:
+        """Note an input's order in memory, where get_inputs shows that it is not the shape's."""
+        order = self._orders.get(place)
+        if order is not None and len(order) == len(self._graph[read.node].shape or ()):
+            self._graph.orders[read.node] = order
+        return read
 
     def _tensor(
         self, which: str, text: str, made: MetaTensor, found: ForwardArguments

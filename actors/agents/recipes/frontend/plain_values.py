@@ -16,6 +16,7 @@ from actors.agents.recipes.frontend.symbolic_values import (
     UnsupportedSourceError,
 )
 from actors.agents.recipes.ir.graph import Shape, UnsupportedOperationError, broadcast
+from actors.agents.recipes.ir.shape_inference import permute
 from actors.agents.recipes.ir.tensor_views import TensorView
 
 NUMERIC: dict[str, Callable[..., object]] = {
@@ -62,9 +63,11 @@ def is_instance(value: object, kinds: object) -> bool:
 
 
 def meta_method(made: MetaTensor, name: str, args: list[object]) -> MetaTensor:
-    """A constructor's tensor after a method that keeps its shape; raises for other methods."""
+    """A constructor's tensor after such a method; raises for methods with another result."""
     if name == "to" and len(args) == 1 and getattr(args[0], "name", "").startswith("torch."):
         return msgspec.structs.replace(made, dtype=args[0].name.removeprefix("torch."))  # type: ignore[attr-defined]
+    if name == "permute":
+        return msgspec.structs.replace(made, shape=permute(made.shape, *args))
     dtype = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
              "long": "int64", "int": "int32", "bool": "bool"}.get(name)  # fmt: skip
     if dtype is not None:

@@ -125,6 +125,7 @@ def clear_graph(reader: ForwardReader) -> None:
     graph = reader.graph
     graph.nodes.clear()
     graph.origin.clear()
+    graph.orders.clear()
     graph._known.clear()
     reader.constructing = False
     clear_call_records(reader)

@@ -20,7 +20,9 @@ from actors.agents.recipes.ir.graph import (
     UnsupportedOperationError,
     contiguous,
 )
+from actors.agents.recipes.ir.memory_orders import strides_in_order
 from actors.agents.recipes.schedule.fusion import Region, region_inputs
+from actors.agents.recipes.schedule.region_orders import loop_order
 
 SHORT_DIMENSION = 64  # a shorter last dimension is merged with its neighbour, where possible
 LoopKind = Literal["map", "rows", "columns", "pool"]
@@ -90,7 +92,9 @@ def tensor_access(graph: OperationGraph, index: int, rank: int) -> tuple[int, in
     if node.op == "view":
         base, offset, strides = node.args[0], node.offset, node.strides
     else:
-        base, offset, strides = index, 0, contiguous(shape)
+        base, offset = index, 0
+        order = graph.orders.get(index)
+        strides = contiguous(shape) if order is None else strides_in_order(shape, order)
     moved = [s if n != 1 else 0 for s, n in zip(strides, shape, strict=True)]
     if len(moved) > rank and any(moved[: len(moved) - rank]):
         raise UnsupportedOperationError("a tensor with more dimensions than its loop")
@@ -100,6 +104,7 @@ def tensor_access(graph: OperationGraph, index: int, rank: int) -> tuple[int, in
 def plan_loops(graph: OperationGraph, region: Region) -> LoopNest:
     """The region's loops; for a pool's epilogue, those over its result."""
     rank = len(region.domain)
+    order = loop_order(graph, region)
     found = [
         (index, *tensor_access(graph, index, rank)) for index in sorted(domain_reads(graph, region))
     ]
@@ -107,11 +112,11 @@ def plan_loops(graph: OperationGraph, region: Region) -> LoopNest:
     found += [
         (index, *tensor_access(graph, index, rank)) for index in sorted(pool_inputs(graph, region))
     ]
-    reduced = [d - rank in region.dims for d in range(rank)]
-    rows = [row[3] for row in found]
+    reduced = [d - rank in region.dims for d in order]
+    rows = [[row[3][d] for d in order] for row in found]
     pooling = region.pool is not None
     sizes, flags, strides = merge_adjacent_dims(
-        list(region.domain), reduced, rows, keep_last=pooling
+        [region.domain[d] for d in order], reduced, rows, keep_last=pooling
     )
     periods = [0] * len(found)
     if not pooling:

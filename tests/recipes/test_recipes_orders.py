@@ -1,0 +1,54 @@
+"""Tensors that are not contiguous: kernels read and write them in their own order in memory."""
+
+from __future__ import annotations
+
+from recipe_runner import Bench, candidate, task
+
+CHANNELS_LAST = "torch.randn(2, 6, 5, 10).permute(0, 3, 1, 2)"
+HEADS = "torch.randn(2, 9, 4, 16).permute(0, 2, 1, 3)"
+ACTIVATION = task(
+    "self.s = nn.Parameter(torch.rand(10, 1, 1))", "return self.s * F.relu(x) ** 2", CHANNELS_LAST
+)
+HEAD_NORM = task("pass", "return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)", HEADS)
+AROUND_CONVOLUTION = task(
+    "self.c = nn.Parameter(torch.randn(12, 10, 1, 1))",
+    "return torch.tanh(F.conv2d(F.silu(x) * 2, self.c)) + 1",
+    CHANNELS_LAST,
+)
+
+
+def copies(bench: Bench, source: str) -> tuple[int, bool]:
+    """Return how many tensors a call copies, and whether results have eager's strides."""
+    drawn, reference, made = bench.models(source, candidate(source, {}))
+    inputs = drawn.get_inputs()
+    made(*inputs)
+    with bench.torch.profiler.profile() as profile:
+        result = made(*inputs)
+    names = [event.name for event in profile.events()]
+    return names.count("aten::copy_"), result.stride() == reference(*inputs).stride()
+
+
+def test_no_copy_is_made_of_tensors_in_another_order(bench: Bench) -> None:
+    """A channels-last model, and a norm of heads, pay for no change of layout."""
+    for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION):
+        assert (0, True) == copies(bench, source)
+
+
+def test_tensors_of_two_orders_are_still_right(bench: Bench) -> None:
+    """Where inputs differ in their order, or a view is taken, numbers are as PyTorch's."""
+    two = task(
+        "pass", "return torch.tanh(x) * y",
+        f"{CHANNELS_LAST}, torch.randn(2, 10, 6, 5)", "x, y",
+    )  # fmt: skip
+    norm = task("self.n = nn.GroupNorm(2, 10)", "return F.silu(self.n(x))", CHANNELS_LAST)
+    spatial = task("pass", "return torch.tanh(x - x.mean((2, 3), keepdim=True))", CHANNELS_LAST)
+    for source in (two, norm, spatial):
+        assert bench.worst(source, candidate(source, {"memory": "reuse"})) < 6
+
+
+def test_calls_in_another_order_are_right(bench: Bench) -> None:
+    """The order is a guess: a contiguous tensor, and one in a third order, give the same."""
+    drawn, reference, made = bench.models(ACTIVATION, candidate(ACTIVATION, {}))
+    (x,) = drawn.get_inputs()
+    for other in (x.contiguous(), x.transpose(2, 3).contiguous().transpose(2, 3)):
+        bench.torch.testing.assert_close(reference(x), made(other))
