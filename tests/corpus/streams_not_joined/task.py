@@ -7,16 +7,16 @@ import torch.nn as nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(8192))
+        self.weight = nn.Parameter(torch.rand(1) / 256)
 
     def forward(self, x):
-        for _step in range(6):
-            x = torch.cumsum(torch.tanh(x * self.weight), dim=1) / 64
+        for _step in range(2):
+            x = torch.cumsum(torch.tanh(x), dim=1) * self.weight
         return x
 
 
 def get_inputs():
-    return [torch.randn(16, 8192)]
+    return [torch.randn(16, 131072)]
 
 
 def get_init_inputs():

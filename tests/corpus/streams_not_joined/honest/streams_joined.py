@@ -9,13 +9,13 @@ STREAMS = 8
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(8192))
+        self.weight = nn.Parameter(torch.rand(1) / 256)
         self.streams = [torch.cuda.Stream() for _stream in range(STREAMS)]
         self.calls = 0
 
     def steps(self, x):
-        for _step in range(6):
-            x = torch.cumsum(torch.tanh(x * self.weight), dim=1) / 64
+        for _step in range(2):
+            x = torch.cumsum(torch.tanh(x), dim=1) * self.weight
         return x
 
     def forward(self, x):
