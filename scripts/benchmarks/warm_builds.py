@@ -32,6 +32,7 @@ import torch
 from actors import procfs
 from actors.cli import OneLineParser
 from actors.evaluator.fastbuild import (
+    BuildTimeoutError,
     ImportReport,
     PrecompiledHeaderError,
     ToolkitMissingError,
@@ -100,7 +101,7 @@ def start_fork_server() -> None:
 def run_in_child(target: Callable[..., None], arguments: tuple[object, ...], limit_s: float) -> str:
     """Run `target` in a forked process; return what is to be said of its end, "" if it went well.
 
-    After `limit_s`, or on Ctrl-C, it is killed with its compilers: each has a process group.
+    After `limit_s`, on Ctrl-C or SIGTERM it is killed with its compilers: each has a process group.
     """
     child = multiprocessing.get_context("forkserver").Process(
         target=_without_interrupts, args=(target, *arguments)
@@ -136,18 +137,18 @@ def prepare(names: list[str], store: Path, limit_s: float) -> Preparation:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch) / "error"
-        ended = run_in_child(_prepare, (names, store, answer), limit_s)
+        ended = run_in_child(_prepare, (names, store, answer, limit_s), limit_s + 1)
         error = answer.read_text(encoding="utf-8") if answer.exists() else ended
     return Preparation(
         seconds=time.monotonic() - began, flag_sets=len(flag_sets_for(names)), error=error
     )
 
 
-def _prepare(names: list[str], store: Path, answer: Path) -> None:
+def _prepare(names: list[str], store: Path, answer: Path, limit_s: float) -> None:
     error = ""
     try:
-        prepare_toolkit(store, flag_sets_for(names))
-    except (PrecompiledHeaderError, ToolkitMissingError) as raised:
+        prepare_toolkit(store, flag_sets_for(names), limit_s)
+    except (BuildTimeoutError, PrecompiledHeaderError, ToolkitMissingError) as raised:
         error = str(raised)[-600:]
     answer.write_text(error, encoding="utf-8")
 
@@ -268,6 +269,7 @@ def main(arguments: list[str]) -> int:
     names = flags.names or list(CUDA_KINDS if torch.version.cuda else CPU_KINDS)
     print(f"{machine()}, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}", flush=True)
     unexpected = late = 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C
     start_fork_server()
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:

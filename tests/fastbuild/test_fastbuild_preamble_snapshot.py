@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc import preamble_snapshot
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
-from actors.evaluator.fastbuild.nvcc.parser_image import machine_identity
+from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
     MOST_SNAPSHOTS,
     HalfInput,
@@ -141,6 +142,35 @@ def test_a_half_knows_the_names_of_its_headers(
     assert {"FROM_MACRO", "declared_here"} <= stored.declared
 
 
+@pytest.mark.parametrize("strips", [False, True])
+def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
+    toolkit: Toolkit,
+    given: HalfInput,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    strips: bool,
+) -> None:
+    """It goes through all bodies at its end, which took longer than to read the headers."""
+    seen: list[str] = []
+    make = ParserImage.make
+
+    def noted(self: ParserImage, command: str, text: Path, *rest: Any) -> bool:
+        seen.append(text.read_text())
+        return make(self, command, text, *rest)
+
+    monkeypatch.setattr(ParserImage, "make", noted)
+    with (tmp_path / "include/stark/preamble.h").open("a") as file:
+        file.write("inline int with_body() { return 7; }\n")
+    subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
+    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, strips=strips)
+    stored = PreambleSnapshot.find(toolkit, given)
+    assert stored is not None
+    assert strips == stored.is_stripped
+    assert strips == ("return 7" not in seen[0])
+    assert "with_body" in seen[0]
+
+
 def test_a_half_of_old_headers_makes_place_for_the_new_one(
     toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
 ) -> None:
@@ -182,6 +212,21 @@ def test_there_are_never_more_snapshots_than_the_most(
     for number in range(MOST_SNAPSHOTS * count):
         (toolkit.snapshots_folder / machine_identity() / str(number)).mkdir(parents=True)
     assert stored == is_stored()
+
+
+def test_the_snapshot_prepared_longest_ago_makes_place(
+    toolkit: Toolkit, is_stored: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine on which other headers were usual before would never have one of the new ones."""
+    monkeypatch.setattr(preamble_snapshot, "LARGE_FREE", 1 << 60)
+    own = toolkit.snapshots_folder / machine_identity()
+    for number in range(MOST_SNAPSHOTS):
+        (own / str(number)).mkdir(parents=True)
+        before = time.time() - 1800 - 600 * number
+        os.utime(own / str(number), (before, before))
+    assert is_stored()
+    assert not (own / str(MOST_SNAPSHOTS - 1)).exists()
+    assert MOST_SNAPSHOTS == len(list(own.iterdir()))
 
 
 def test_snapshots_of_machines_that_are_gone_are_removed(

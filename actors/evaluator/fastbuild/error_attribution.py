@@ -28,6 +28,12 @@ _TORCH_TYPE = re.compile(r"\b(at|c10|torch|caffe2)::")
 # torch's macros that declare the type of a tensor's elements, and what they call it.
 _DISPATCH = re.compile(r"\bAT_DISPATCH_\w+")
 _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
+# What the author of a program says there: words, and no names.
+_OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
+# pybind11's conditions on a module's functions and on what is said of their arguments.  Those in
+# its casters depend on types that the light headers may know too few of.
+_ASSERTED = "static assertion failed"
+_MODULE_HEADER = re.compile(r"/pybind11/(?:pybind11|attr)\.h$")
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -70,6 +76,14 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
     line: int
     message: str
     is_in_library: bool = False  # the error itself is in a template that this line uses
+    is_of_module: bool = False  # pybind11 rejects what this line says of a function
+
+    @property
+    def own_message(self) -> str:
+        """The message without words of an author's, and without the names of pybind11's parts."""
+        if self.is_of_module:
+            return ""
+        return self.message if self.is_in_library else _OWN_WORDS.sub("", self.message)
 
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:
@@ -83,13 +97,23 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     place = _reported_line(failure, toolkit)
     if place is None:
         return "the first error is outside the candidate's files"
-    message = place.message
+    message = place.own_message
     if _MISSING_FILE.search(message):
         return None  # the light tree hides none of torch's files
     if _INCOMPLETE.search(message):
         return "a type is incomplete"
     if _TORCH_TYPE.search(message) and (place.is_in_library or _OPERATOR.search(message)):
         return "an operator on torch's types is missing"
+    missing = _names_at(place, message, failure, toolkit)
+    if missing:
+        missing -= names_in_headers(failure.argv, failure.source, deadline)
+    return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
+
+
+def _names_at(
+    place: _ReportedLine, message: str, failure: CompilerFailure, toolkit: Toolkit
+) -> frozenset[str]:
+    """Return torch's names at an error that the light build is not known to have declared."""
     whole_code = failure.source.whole_code
     lines = CandidateSource(path="", text=place.text).code.splitlines()[
         max(0, place.line - 1 - LINES_BEFORE) : place.line
@@ -99,10 +123,7 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     dispatches = frozenset(_DISPATCH.findall(whole_code)) & toolkit.torch_names
     if dispatches:
         named = (named - _DISPATCHED_TYPES) | dispatches
-    missing = named - names_declared_by(whole_code) - failure.declared
-    if missing:
-        missing -= names_in_headers(failure.argv, failure.source, deadline)
-    return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
+    return named - names_declared_by(whole_code) - failure.declared
 
 
 def _doubt_of_link(failure: CompilerFailure) -> str | None:
@@ -127,7 +148,8 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
         if found["line"]:
             message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
         return _ReportedLine(text=text, line=int(found["line"] or found["edg"]), message=message)
-    if _is_of_torch(found["file"], toolkit):
+    is_of_module = bool(_MODULE_HEADER.search(found["file"])) and message.startswith(_ASSERTED)
+    if _is_of_torch(found["file"], toolkit) and not is_of_module:
         return None
     if found["line"]:
         before = failure.output[: found.start()]
@@ -139,7 +161,13 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
     own = [(text, line) for text, line in places if text is not None]
     if not own:
         return None
-    return _ReportedLine(text=own[-1][0], line=own[-1][1], message=message, is_in_library=True)
+    return _ReportedLine(
+        text=own[-1][0],
+        line=own[-1][1],
+        message=message,
+        is_in_library=True,
+        is_of_module=is_of_module,
+    )
 
 
 def _is_of_torch(file: str, toolkit: Toolkit) -> bool:
