@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from actors.cli import OneLineParser, UsageError, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
 from actors.exit_status import ExitStatus
+from actors.supervisor.reporting.run_data.run_folder_integrity import is_served
 from protocol import questions
 from protocol.directives import (
     Directive,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 30.0
 POLL_S = 0.1
-LOCK_NAME = "coordinator.lock"
 SHOWN_CHARS = 60
 NODE_HELP = {
     "pin": "keep a node in the planner's window and prefer it as the parent",
@@ -226,19 +226,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def is_served(run: Path) -> bool:
-    """Whether a coordinator serves the run now, by its lock.
-
-    The lock is only looked at: to try it would get in the way of a coordinator that starts.
-    """
-    try:
-        wanted = str((run / LOCK_NAME).stat().st_ino)
-        locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return False
-    return any("FLOCK" in line and line.split()[-3].rpartition(":")[2] == wanted for line in locks)
 
 
 # --- the answer ----------------------------------------------------------------------------------

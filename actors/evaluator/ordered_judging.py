@@ -5,6 +5,7 @@ A candidate that declares variants has them raced, and the best ones judged in f
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +30,22 @@ class TimedContext(ReportedContext):
     """A context that a moment revokes, too; the candidate was reported as running before."""
 
     def __init__(
-        self, context: EvaluationContext, until: float, clock: Callable[[], float]
+        self,
+        context: EvaluationContext,
+        until: float,
+        clock: Callable[[], float],
+        running_s: float = math.inf,
     ) -> None:
+        """`running_s`: the most that the candidate may run: a build in the same turn is none."""
         super().__init__(context)
-        self.is_revoked = lambda: clock() >= until or context.is_revoked()
+        self._until = until
+        self._clock = clock
+        self._running_s = running_s
+        self.is_revoked = lambda: clock() >= self._until or context.is_revoked()
+
+    def candidate_running(self) -> None:
+        """Begin to count the seconds that the candidate runs."""
+        self._until = min(self._until, self._clock() + self._running_s)
 
 
 class EndContext:
@@ -152,17 +165,18 @@ class Trials:
 
     def _try(self, source: str, trial_s: float, builds: Builds) -> Verdict:
         """Try one source; a variant that hangs takes no more than its share of the race."""
-        limit_s = min(MAX_TRIAL_S, self._until - self._clock())
-        if limit_s <= 0:
+        if self._clock() >= self._until:
             return _stopped("it was not tried: the time of the race was up")
         try:
             built = builds.popleft().result()
-            timed = TimedContext(self._context, self._clock() + limit_s, self._clock)
+            timed = TimedContext(self._context, self._until, self._clock, MAX_TRIAL_S)
             found = self._judge.judge(self._task, source, timed, built=built, trial_s=trial_s)
         except EvaluationCancelledError:
             if self._judge.is_closing or self._context.is_revoked():
                 raise
-            return _stopped(f"its trial took more than {limit_s:.0f} s")
+            if self._clock() >= self._until:
+                return _stopped("the time of the race was up before its trial was over")
+            return _stopped(f"its trial took more than {MAX_TRIAL_S:.0f} s")
         return require_verdict(found)
 
 

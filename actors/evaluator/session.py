@@ -185,7 +185,20 @@ class DeviceSession:
     def judge(
         self, task: Task, request: EvaluationRequest, context: EvaluationContext
     ) -> Verdict | TaskProblem:
-        """Judge one candidate, which may be built already."""
+        """Judge one candidate, which may be built already.
+
+        One that is short of a card's memory beside other tasks' references is judged again alone.
+        """
+        verdict = self._judge(task, request, context)
+        is_short = isinstance(verdict, Verdict) and verdict.verdict is Outcome.OUT_OF_MEMORY
+        if is_short and self.references.end_other_tasks(task):
+            # The second try must not find what the first try's runner left, so it builds anew.
+            verdict = self._judge(task, msgspec.structs.replace(request, built=None), context)
+        return verdict
+
+    def _judge(
+        self, task: Task, request: EvaluationRequest, context: EvaluationContext
+    ) -> Verdict | TaskProblem:
         self._disk.require()
         fixture = self.references.fixture_of(case_tasks(task)[0], context)
         if isinstance(fixture, TaskProblem):

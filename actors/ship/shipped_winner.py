@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -103,7 +101,7 @@ def chosen_node(
         if not node.is_correct:
             raise ShipError(f"--node {number}: its verdict is {node.verdict.verdict}, not correct")
         return node
-    if not snapshot.is_finished(task) and is_served(run):
+    if not snapshot.is_finished(task) and run_folder_integrity.is_served(run):
         raise ShipError(f"{run} is in progress: wait for its end, or name an attempt with --node")
     best = task.best
     if best is not None and not best.confirmed:
@@ -117,21 +115,6 @@ def chosen_node(
             f" best.py as it is, or ship it with --node {best.number}"
         )
     return best
-
-
-def is_served(run: Path) -> bool:
-    """Whether a supervisor holds the lock of a run."""
-    try:
-        descriptor = os.open(run / run_folder_integrity.LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _of_node(

@@ -33,6 +33,7 @@ from protocol.settings import MODULES, Settings
 from protocol.values import Task
 
 NAME_SUFFIXES = ("", *(f"-{number}" for number in range(2, 100)))
+TRIED_S = 0.2  # a lock is tried: `is_served` holds it for an instant
 
 
 class RunFolder:
@@ -248,12 +249,22 @@ def _read_run_id(descriptor: int) -> str:
 def _lock(path: Path) -> int:
     """Return the lock's descriptor; children don't inherit it: it ends with this process."""
     descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + TRIED_S
+    while not _is_taken(descriptor):
+        if time.monotonic() > until:
+            os.close(descriptor)
+            raise UsageError(f"another supervisor serves {path}: wait for it, or stop it")
+        time.sleep(TRIED_S / 20)
+    return descriptor
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Whether a lock could be taken; True from then on."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
-        raise UsageError(f"another supervisor serves {path}: wait for it, or stop it") from None
-    return descriptor
+        return False
+    return True
 
 
 def _refuse_used(path: Path) -> None:

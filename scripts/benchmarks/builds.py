@@ -96,12 +96,17 @@ def device_code(folder: Path) -> str:
     return "\n".join(parts)
 
 
+def candidate_file(name: str) -> Path:
+    """Return the file of a candidate: a file that `name` is the path of, or one of the tests'."""
+    return Path(name) if name.endswith(".py") else CANDIDATES / f"{name}.py"
+
+
 def build_side(name: str, store: Path | None) -> BuildSide:
     """Build one candidate one way, in a folder of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "extensions").mkdir()
-        report = import_in_child(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
+        report = import_in_child(candidate_file(name), store, folder, LIMIT_S)
         code = device_code(folder) if name.startswith("cuda") else ""
     return BuildSide(report=report, error=first_error(report.error), code=code)
 
@@ -184,7 +189,7 @@ def phases_of(side: BuildSide) -> str:
 def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
     """Return the flag sets that the judge would prepare for these candidates."""
     cuda = torch.version.cuda is not None
-    texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
+    texts = [candidate_file(name).read_text(encoding="utf-8") for name in names]
     return frozenset().union(*(flag_sets_of(text, cuda=cuda) for text in texts))
 
 

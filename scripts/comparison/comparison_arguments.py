@@ -18,6 +18,7 @@ from actors.supervisor.cli import gpu_discovery
 from actors.supervisor.cli.flags import Arguments
 from actors.supervisor.cli.setting_options import OPTIONS
 from protocol.settings import MAX_SEED
+from scripts.comparison.earlier_rows import FLAG as EARLIER
 from scripts.tables.result_rows import short_model
 from scripts.tables.run_description import OF_ONE_MACHINE
 from scripts.tables.table_arguments import (
@@ -107,6 +108,7 @@ class ComparisonArguments:
     phase: Phase = ""  # the processes that run now; "": all
     first_looks: bool = False  # these starts confirm nothing
     references: Path | None = None  # a run that has measured the tasks
+    earlier: Path | None = None  # rows of seeds whose runs are gone
     vary: tuple[str, ...] = ()  # as typed
     answered_by: str = ""  # what no run stores, for the page
     commit: str = ""
@@ -120,6 +122,7 @@ class ComparisonArguments:
         for name, text in self.texts.items():
             if name not in OF_ONE_MACHINE:
                 words += [BY_NAME[name].flag, short_model(text)]
+        words += [EARLIER, self.earlier.name] if self.earlier is not None else []
         return f"{COMMAND} {shlex.join(words)}"
 
     def runs(self) -> list[RunChoice]:
@@ -160,6 +163,7 @@ def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
         phase=parsed["phase"],
         first_looks=parsed["first_looks"],
         references=parsed["references"],
+        earlier=parsed["earlier"],
         vary=tuple(parsed["vary"]),
         answered_by=parsed["answered_by"],
         commit=parsed["commit"],
@@ -240,6 +244,10 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--references", type=Path, metavar="RUN", help="a run that has measured the tasks"
     )
+    parser.add_argument(
+        EARLIER, type=Path, metavar="FILE",
+        help="an earlier comparison.json: its seeds count, too, without their runs",
+    )  # fmt: skip
     add_run_settings(parser)
     return parser
 

@@ -39,9 +39,12 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence
         label: variation_figures(runs, counted[label], first) for label, runs in begun.items()
     }
     facts = next(iter(first.values()))
+    every = [run for runs in begun.values() for run in runs.values()]
+    budgets = sorted({run.budget for run in every})
+    devices = dict.fromkeys(run.hardware or run.device for run in every)
     head = (
-        f"# Comparison: {figures[next(iter(figures))].tasks} tasks, {facts.budget} attempts each, "
-        f"on {facts.hardware or facts.device}, {facts.model}"
+        f"# Comparison: {figures[next(iter(figures))].tasks} tasks, "
+        f"{' or '.join(map(str, budgets))} attempts each, on {' or '.join(devices)}, {facts.model}"
     )
     told = ["\n".join(description)] if description else []
     missing = [label for label, runs in runs_by_label.items() if not runs]

@@ -118,6 +118,7 @@ def page_text(
 ) -> str:
     """Return the page."""
     names = " and ".join(str(one.level) for one in levels)
+    word = "level" if len(levels) == 1 else "levels"
     settings = pages[0].description.settings
     search = f"{formatting.search_line(settings)}, {settings.search.budget} attempts a problem"
     commands = [run_description.repeat_command(page.description.settings) for page in pages]
@@ -126,7 +127,7 @@ def page_text(
     )
     lines.insert(1, f"- Search: {search}; no model and no key")
     parts = [
-        f"# The rule book on KernelBench, level {names}",
+        f"# The rule book on KernelBench, {word} {names}",
         "\n".join([*lines, *(f"- {note}" for note in notes)]),
         _summary(levels),
         NOTES,

@@ -167,3 +167,12 @@ def test_a_compiled_graph_with_the_winner_is_told(package: Any) -> None:
     torch._dynamo.reset()
     assert package.report(model)["0"]["in_graphs"]
     assert not package.report(changed)["0"]["in_graphs"]
+
+
+def test_to_ask_whether_a_kernel_fits_changes_no_report(package: Any) -> None:
+    """Only a compiler that puts the winner into a graph makes `in_graphs` true."""
+    model = package.model()
+    package.fit(model)
+    with torch.no_grad():
+        assert not vars(model[0])["forward"].traced_misfit()
+    assert not package.report(model)["0"]["in_graphs"]

@@ -115,10 +115,11 @@ def killed_when(command: list[str], folder: Path, is_time: Callable[[], bool]) -
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        until = time.monotonic() + 300
-        while not is_time() and process.poll() is None and time.monotonic() < until:
+        until = time.monotonic() + 800  # a run beside other programs
+        while not is_time():
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < until, "it did not come so far"
             time.sleep(0.2)
-        assert process.poll() is None, "it ended by itself"
     finally:
         process.kill()
         process.wait()
@@ -129,7 +130,7 @@ def killed_when(command: list[str], folder: Path, is_time: Callable[[], bool]) -
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2400)
 def test_all_goes_on_after_kill_9_in_its_run_and_in_its_check(tmp_path: Path) -> None:
     """Its children end with it; the same command does the rest, and nothing twice."""
     (tmp_path / "model.py").write_text(PLANTED.read_text(encoding="utf-8"))

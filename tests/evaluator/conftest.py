@@ -48,10 +48,10 @@ def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
     if judge.zygote_pid is None:
         run(wrong_candidate())  # starts the reference fixture: later processes are the candidate's
     before = descendants(os.getpid())
-    zygote = judge.zygote_pid
+    zygote, folders = judge.zygote_pid, set(judge.scratch.root.iterdir())
     yield run
     assert settles(os.getpid(), before)
-    assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
+    assert set(judge.scratch.root.iterdir()) == folders  # those of the warm tasks
     assert judge.zygote_pid == zygote
 
 

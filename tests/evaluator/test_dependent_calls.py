@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import sys
@@ -272,16 +273,17 @@ def test_no_name_tells_kinds_of_blocks_apart(torch: ModuleType, seed: int | None
 
 
 class Blocks:
-    """Blocks of a machine that needs a microsecond to decide a call's inputs."""
+    """Blocks of a machine that needs some microseconds to decide a call's inputs."""
 
-    def __init__(self, **call_us: Iterator[float]) -> None:
+    def __init__(self, deciding_us: float = 1.0, **call_us: Iterator[float]) -> None:
         """`call_us`: of each side's calls one after the other."""
         self.dependent_calls, self.tried = 64, set[Accusation]()
-        self._call_us = call_us
+        self._deciding_us, self._call_us = deciding_us, call_us
 
     def dependent_block(self, side: str, calls: int, *, is_empty: bool = False) -> float:
         """Return the seconds of a block."""
-        return calls * (1.0 + (0.0 if is_empty else next(self._call_us[side]))) / 1e6
+        call_us = 0.0 if is_empty else next(self._call_us[side])
+        return calls * (self._deciding_us + call_us) / 1e6
 
 
 class AccusedError(Exception):
@@ -309,6 +311,8 @@ class StrictSides:
             False,
             False,
         ),
+        # Deciding makes calls slower than itself takes, also those of the reference.
+        ([0, *[22.0] * POLICY.dependent_tries], [28.0] * POLICY.dependent_tries, False, True),
         # It is slower now and then: that hides nothing.
         ([0, *[50.0] * 12], [50.0, 20.0] * 6, True, False),
         ([0, 50.0, 50.0, 12.0], [50.0, 20.0], False, True),
@@ -321,10 +325,37 @@ def test_only_calls_that_are_slower_in_each_block_accuse(
     """Blocks that are held up accuse nobody; beside 16 programs an honest module was rejected."""
     blocks: Any = Blocks(candidate=iter(candidate_us), reference=iter(reference_us))
     sides: Any = StrictSides()
-    calls = DependentCalls(blocks, sides)
+    calls = DependentCalls(blocks, sides, ratio=1.5)
     with pytest.raises(AccusedError) if is_accused else nullcontext():
         calls.require_as_fast(100, {"candidate": 10e-6, "reference": 20e-6})
     assert (Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried) is is_told
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "reference_us", "is_accused"),
+    [
+        # As long as the module's own calls, and a fourth of them as a rule: windows.
+        (113.0, 113.0, True),
+        (42.0, 113.0, False),
+        # What caches lose to deciding: the module's calls are as much slower.
+        (80.0, 153.0, False),
+        (153.0, 153.0, True),
+    ],
+)
+def test_deciding_that_takes_long_hides_no_windows(
+    candidate_us: float, reference_us: float, *, is_accused: bool
+) -> None:
+    """It counted twice: beside inputs that took 65 µs to decide windows were believed (3 to 4)."""
+    blocks: Any = Blocks(
+        deciding_us=65.0,
+        candidate=itertools.repeat(candidate_us),
+        reference=itertools.repeat(reference_us),
+    )
+    sides: Any = StrictSides()
+    calls = DependentCalls(blocks, sides, ratio=1.5)
+    with pytest.raises(AccusedError) if is_accused else nullcontext():
+        calls.require_as_fast(100, {"candidate": 28e-6, "reference": 113e-6})
+    assert is_accused or Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import special_corpora
+from corpus.scene import is_credited
 from evaluator_samples import TASK, candidate
 
 from actors.evaluator.judge import Judge, TaskProblem
@@ -215,7 +217,29 @@ def test_exact_statistics_are_right_beside_convolutions_in_tf32(
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
     """The judge waits for work that still runs on another stream."""
     other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"
-    assert verdict(card, on_card, candidate(forward=other)).is_correct
+    assert not is_credited(verdict(card, on_card, candidate(forward=other)))
+
+
+@pytest.mark.parametrize(
+    "name", ["not_joined", "joined_where_decided", "joined_where_stream_is_busy"]
+)
+def test_calls_on_streams_that_are_not_joined_are_not_credited(card: Judge, name: str) -> None:
+    """They overlap each other, 1.3 to 1.5 times as fast; some know where outputs are read."""
+    found = verdict(card, *on_streams(f"hostile/{name}"))
+    assert found.verdict in (Outcome.WRONG, Outcome.REJECTED), found
+
+
+def test_streams_that_are_joined_are_correct(card: Judge) -> None:
+    """Nothing of them is left when the caller's stream is done."""
+    assert verdict(card, *on_streams("honest/streams_joined")).is_correct
+
+
+def on_streams(name: str) -> tuple[Task, str]:
+    """Return the task of the corpus of streams and one of its candidates."""
+    source = special_corpora.task_source("streams_not_joined")
+    path = special_corpora.CORPORA / "streams_not_joined" / f"{name}.py"
+    task = Task(name="streams", source=source, device="cuda", backend="cuda")
+    return task, path.read_text(encoding="utf-8")
 
 
 def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:

@@ -252,11 +252,16 @@ def test_a_candidate_that_can_not_be_built_is_not_built_again() -> None:
 
 
 class HangingJudge:
-    """A judge whose trials end when their context is revoked; its clock runs while they hang."""
+    """A judge whose trials end when their context is revoked; its clock runs while they hang.
+
+    It builds in its turn, as on a host.
+    """
 
     ahead, is_closing = 0, False
 
-    def __init__(self) -> None:
+    def __init__(self, *, build_s: float = 0.0, hangs: bool = True) -> None:
+        self.build_s = build_s
+        self.hangs = hangs
         self.tried: list[str] = []
         self.now = 0.0
 
@@ -264,13 +269,21 @@ class HangingJudge:
         self, _task: Task, source: str, context: EvaluationContext, **_options: object
     ) -> Verdict:
         self.tried.append(source)
-        while not context.is_revoked():
-            self.now += 1.0
-            assert self.now < 1000
-        raise EvaluationCancelledError
+        for _ in range(int(self.build_s)):
+            self._wait(context)
+        context.candidate_running()
+        while self.hangs:
+            self._wait(context)
+        return Verdict(verdict=Outcome.CORRECT, median_us=5.0)
+
+    def _wait(self, context: EvaluationContext) -> None:
+        self.now += 1.0
+        assert self.now < 1000
+        if context.is_revoked():
+            raise EvaluationCancelledError
 
     def build(self, *_: object) -> None:
-        """Build nothing."""
+        """Build nothing ahead."""
 
 
 def test_variants_that_hang_do_not_hold_the_device(task: Task) -> None:
@@ -289,6 +302,20 @@ def test_variants_that_hang_do_not_hold_the_device(task: Task) -> None:
     assert "not tried" in found[most].reason
     with pytest.raises(EvaluationCancelledError):
         trials_in(ContextRecorder(revoked_after_s=0.0)).run(["a", "b"], 0.1)
+
+
+def test_a_build_in_the_same_turn_is_no_part_of_a_trial(task: Task) -> None:
+    """A slow host builds for longer than a trial may take, the first time with the headers, too.
+
+    Each such trial was ended in its build, and nothing was left to choose from.
+    """
+    judge = HangingJudge(build_s=MAX_TRIAL_S + 20, hangs=False)
+    trials = Trials(judge, task, STANDALONE, deque(), lambda: judge.now)  # type: ignore[arg-type]
+    first, second, third = trials.run(["a", "b", "c"], 0.1)
+    assert first.is_correct
+    assert second.is_correct
+    assert "time of the race" in third.reason
+    assert judge.now <= MAX_RACE_S + 1
 
 
 def test_an_evaluator_races_a_candidates_variants_and_tells_what_each_gave(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from scripts.comparison.comparison_figures import (
 )
 from scripts.comparison.comparison_runs import check_runs
 from scripts.comparison.comparison_text import comparison_text
+from scripts.comparison.earlier_rows import earlier_line, read_earlier, with_earlier
 from scripts.comparison.main import main
 from scripts.tables.markdown_table import DASH
 from scripts.tables.result_rows import ProblemState
@@ -216,6 +218,40 @@ def test_a_comparison_that_is_stopped_before_its_first_run_says_so(
     assert capsys.readouterr().out == "nothing has begun\n"
 
 
+def test_seeds_of_an_earlier_comparison_count_without_their_runs(tmp_path: Path) -> None:
+    """Its runs are lost, its comparison.json is not: the table has both seeds and says of which."""
+    old = tmp_path / "comparison.json"
+    run = replace(rows_of(solved(1, 2.0)), budget=2, hardware="A card")
+    old.write_bytes(msgspec.json.encode({"a": {0: run}, "left out": {0: run}}))
+    earlier = read_earlier(old, ["a", "b"], [1], [run.rows[0].task])
+    rows = with_earlier({"a": {1: rows_of(solved(1, 8.0))}, "b": {}}, earlier)
+    assert {label: [*runs] for label, runs in rows.items()} == {"a": [0, 1], "b": []}
+    page = comparison_text(rows, earlier_line(earlier))
+    assert "1 tasks, 2 or 10 attempts each, on A card or Test CPU" in page
+    assert "4.00×" in page
+    assert "seed 0 (2 attempts each on A card, model recipes)" in page
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("--seeds 0 --vary knowledge=none", "has seed 0 of knowledge=none"),
+        ("--seeds 1 --vary knowledge=all", "none of these variations"),
+        ("--seeds 1 --vary knowledge=none --task other.py", "its tasks"),
+        ("--seeds 1 --vary knowledge=none --earlier a.py", "expected a comparison.json"),
+    ],
+)
+def test_rows_that_are_no_further_seeds_are_refused(
+    line: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A seed that counts twice, or other tasks, would spoil the table and not be seen in it."""
+    old = tmp_path / "old.json"
+    old.write_bytes(msgspec.json.encode({"knowledge=none": {0: rows_of(solved(1, 2.0))}}))
+    task = f"--task {solved(1, 2.0).task}.py"
+    assert main(f"--earlier {old} {task} {line}".split()) == ExitStatus.USAGE
+    assert reason in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
     """Two strategies on a task of one's own: a table, and then no new run."""
@@ -276,13 +312,13 @@ def test_a_phase_refuses_the_processes_of_the_other() -> None:
 def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
     """References, answers, verdicts: three phases, the folder moved in between; then none is left.
 
-    The second run takes the first one's reference.
+    The second run takes the first one's reference, and a table can have an earlier seed's rows.
     """
     task = PROBLEM.replace("{factor}", "2")
     code = task.replace("class Model(", "class ModelNew(")
     line = json.dumps({"role": "coder", "advice": "Leave it.", "code": code})
 
-    def phase(name: str, folder: str) -> subprocess.CompletedProcess[str]:
+    def phase(name: str, folder: str, *more: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / folder).mkdir(exist_ok=True)
         for file, text in {"own.py": task, "script.jsonl": line,
                            "stark.toml": "[limits]\ntime_s = 0.1\n"}.items():  # fmt: skip
@@ -290,7 +326,7 @@ def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
         command = [sys.executable, str(TOP / "scripts/compare.py"), "--task", "own.py"]
         command += ["--vary", "strategy=sampling", "--seeds", "0,1", "--device", "cpu"]
         command += ["--budget", "1", "--model", f"script:{tmp_path / 'a' / 'script.jsonl'}"]
-        command += ["--phase", name, "--max-minutes", "4"]
+        command += ["--phase", name, "--max-minutes", "4", *more]
         return subprocess.run(
             command, cwd=tmp_path / folder, text=True, capture_output=True, timeout=280
         )
@@ -309,3 +345,10 @@ def test_phases_on_machines_of_their_own(tmp_path: Path) -> None:
     assert "go on with" not in third.stderr
     table = phase("table", "b")
     assert third.stdout.endswith(table.stdout)
+    stored = tmp_path / "b" / "results" / "comparison" / "comparison.json"
+    rows = json.loads(stored.read_bytes())["strategy=sampling"]
+    old = {"strategy=sampling": {"7": rows["0"]}}
+    (tmp_path / "b" / "old.json").write_text(json.dumps(old))
+    joined = phase("table", "b", "--earlier", "old.json")
+    assert "--earlier old.json" in joined.stdout, joined.stderr
+    assert list(json.loads(stored.read_bytes())["strategy=sampling"]) == ["0", "1", "7"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_the_words_become_the_directive(
     assert (verb, node, "eva") == (directive.verb, directive.node, directive.by)
     for name, value in arguments.items():
         assert value == getattr(directive.arguments, name)
+
+
+def test_only_a_run_without_a_supervisor_is_said_to_wait_for_a_resume(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a supervisor starts the coordinator again, the run needs no resume."""
+    steer.main([str(run), "pause"])
+    assert "takes it when it is resumed" in capsys.readouterr().out
+    with (run / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        steer.main([str(run), "go"])
+    assert "resumed" not in capsys.readouterr().out
 
 
 def test_files_are_read_when_they_are_submitted(run: Path, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import resource
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from supervisor_sample import TASK_SOURCE
 from actors.cli import UsageError
 from actors.supervisor import run_folder
 from actors.supervisor.cli.preflight import TaskFile
+from actors.supervisor.reporting.run_data import run_folder_integrity
 from protocol.settings import Settings
 
 TASK = TaskFile(name="t", path=Path("t.py"), source=TASK_SOURCE)
@@ -34,6 +38,27 @@ def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="another supervisor serves"):
             run_folder.open_run_folder(tmp_path / "run")
     run_folder.open_run_folder(tmp_path / "run")[0].close()
+
+
+def test_whether_a_run_is_served_is_seen_from_the_supervisors_lock(tmp_path: Path) -> None:
+    """Not from the coordinator's, which is free while the supervisor starts it again."""
+    path = tmp_path / "run"
+    assert not run_folder_integrity.is_served(path)
+    with run_folder.make_run_folder(path, (TASK,)) as made:
+        made.write(Settings(tasks=("t",)), (TASK,))
+        assert run_folder_integrity.is_served(path)
+    assert not run_folder_integrity.is_served(path)
+
+
+def test_a_look_at_a_run_does_not_stop_a_supervisor_that_begins(tmp_path: Path) -> None:
+    """A reader holds the lock for an instant: then the supervisor takes it."""
+    path = tmp_path / "run"
+    with run_folder.make_run_folder(path, (TASK,)) as made:
+        made.write(Settings(tasks=("t",)), (TASK,))
+    reader = os.open(path / "lock", os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    threading.Timer(run_folder.TRIED_S / 4, os.close, [reader]).start()
+    run_folder.open_run_folder(path)[0].close()
 
 
 def test_runs_that_make_their_common_parent_at_once_both_begin(

@@ -79,6 +79,9 @@ def test_many_tasks_share_the_workers() -> None:
     assert concurrency(settle("", key, ("0", "1"), tasks=35)) == (8, 1)
     assert concurrency(settle("", key, ("0",), tasks=2)) == (4, 2)
     assert concurrency(settle("", {}, ("0",), tasks=35)) == (1, 3)
+    # On a card one task's only candidate is built while another task is measured.
+    assert concurrency(settle("--budget 1", {}, ("0",), tasks=35)) == (2, 2)
+    assert concurrency(settle("--budget 1 --device cpu", {}, (), tasks=35)) == (1, 1)
     assert concurrency(settle("--tasks-at-once 6 --in-flight 2", key, ("0",), tasks=35)) == (6, 2)
 
 

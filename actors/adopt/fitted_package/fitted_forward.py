@@ -72,7 +72,8 @@ class FittedForward:
         self.kernel_calls, self.original_calls, self.reasons = 0, 0, {}
         self.number = next(_numbers)
         _fitted[self.number] = self
-        self.constant_misfit = _constant_misfit(self.number)
+        self.traced_misfit = _while_traced(_own_misfit, self.number)
+        self.mark_in_graphs = _while_traced(_mark_in_graphs, self.number)
         self.is_in_graphs = False  # whether a compiler has put the winner into a graph
 
     def original(self, *args, **kwargs):
@@ -168,8 +169,9 @@ class FittedForward:
         if self.is_bare and torch.is_autocast_enabled(self.device):
             return self.original(*args, **kwargs)
         reason, tensors, number = self.fitting((args, kwargs))
-        if reason or self.constant_misfit() or not self.is_as_traced():
+        if reason or self.traced_misfit() or not self.is_as_traced():
             return self.original(*args, **kwargs)
+        self.mark_in_graphs()
         result = self.twin(*[tensors[each] for each in self.inputs])
         return self.nested(result, number)
 
@@ -294,17 +296,6 @@ def _device_of(layout):
     return None if layout[0] == "plain" else next(filter(None, map(_device_of, layout[2])), None)
 
 
-def _state_misfit(number):
-    """Return what of a fitted module, by its number, is not as when it was fitted.
-
-    A compiler asks while it traces a call: without a misfit the winner is in its graph.
-    """
-    fitted = _fitted[number]
-    reason = _own_misfit(fitted)
-    fitted.is_in_graphs = fitted.is_in_graphs or not reason
-    return reason
-
-
 def _own_misfit(self):
     """Return what of the module is not as when it was fitted; "" for nothing."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -344,12 +335,20 @@ def _own_misfit(self):
     return ""
 
 
-def _constant_misfit(number):
-    """Return a function without arguments for a compiler, which can't pass every number on."""
+def _mark_in_graphs(self):
+    """Note that a compiler puts the winner into a graph."""
+    self.is_in_graphs = True
 
-    def misfit():
-        return _state_misfit(number)
 
-    # What `torch.compiler.assume_constant_result` sets: it is decided while a graph is traced.
-    misfit._dynamo_marked_constant = True
-    return misfit
+def _while_traced(function, number):
+    """Return a function without arguments that calls `function` once, while a compiler traces.
+
+    It takes the module's forward by its number: a compiler can't pass every value on.
+    """
+
+    def called():
+        return function(_fitted[number])
+
+    # What `torch.compiler.assume_constant_result` sets: the result is a constant of the graph.
+    called._dynamo_marked_constant = True
+    return called

@@ -13,7 +13,7 @@ UNCLOCKED_SHARE = 2  # one call in so many comes before a side's own clock
 
 
 class CardWaker:
-    """Has the card do something for this process at the beginning of each block."""
+    """Has the card do something for this process when a block begins, and waits at its end."""
 
     def __init__(self, device: DeviceKind) -> None:
         self._on_card = device == "cuda"
@@ -26,6 +26,18 @@ class CardWaker:
                 self._tick = torch.zeros(1, device="cuda")
             self._tick.zero_()
             torch.cuda.synchronize()
+
+    def await_all(self) -> float:
+        """Wait until the card has done all; return the seconds once the current stream was done.
+
+        Whoever calls a module waits for that stream alone, and reads its outputs then.
+        """
+        if not self._on_card:
+            return 0.0
+        torch.cuda.current_stream().synchronize()
+        began = time.perf_counter()
+        torch.cuda.synchronize()
+        return time.perf_counter() - began
 
 
 class CallClock:

@@ -10,6 +10,7 @@ import linecache
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import torch
@@ -184,6 +185,11 @@ class Referee:
         self._task_module = TaskModule(
             order.source, self.device, order.modules, order.case, backward=order.backward
         )
+        if self.device == "cuda":
+            # The driver makes a context while an earlier task's processes end; where the card is
+            # still full, the next step makes it.
+            with suppress(RuntimeError):
+                torch.cuda.mem_get_info()
 
     def _try_input_kind(self, order: TryInputKind) -> InputKindResult:
         return InputKindResult(accepted=self._task_module.accepts_kind(order.kind, order.seed))

@@ -119,6 +119,7 @@ class Runner:
         self._program = b""  # decides inputs on a card
         self._arena: Arena | None = None  # where timed calls allocate
         self._card_waker = CardWaker(device)
+        self._left_s = 0.0  # the card took for the last block once its stream was done
         self._handlers = self._handlers_by_order()
 
     def _handlers_by_order(
@@ -306,7 +307,7 @@ class Runner:
             self._handed_over = (outputs * times)[: order.calls]
             return CallsReturned()
         self._handed_over = outputs[:count]
-        return CallsReturned(call_s=clock.call_s())
+        return CallsReturned(call_s=clock.call_s(), left_s=self._left_s)
 
     def _turns(self, order: CallRepeatedly, first: int) -> tuple[Iterable[Turn], Iterable[Turn]]:
         """Return slot and inputs of each call: of the `first` ones, and of those after them."""
@@ -330,7 +331,7 @@ class Runner:
         with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
             self._card_waker.wake()
             yield self._outputs
-        self._synchronize()
+        self._left_s = self._card_waker.await_all()
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

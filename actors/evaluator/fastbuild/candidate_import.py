@@ -22,8 +22,8 @@ from actors.evaluator.fastbuild.store.build_record import ImportReport
 from actors.evaluator.fastbuild.torch_hook import install_hook
 
 
-def import_candidate(path: Path, store: Path | None) -> ImportReport:
-    """Import the candidate at `path`, and call its function `results` if it has one."""
+def import_candidate(path: Path, store: Path | None, *, runs: bool = True) -> ImportReport:
+    """Import the candidate at `path`; `runs`: call its function `results` if it has one."""
     hook = install_hook(store) if store else None
     began = time.monotonic()
     error = ""
@@ -40,7 +40,7 @@ def import_candidate(path: Path, store: Path | None) -> ImportReport:
             spec.loader.exec_module(module)
         finally:
             seconds = time.monotonic() - began
-        results = _result_digests(module)
+        results = _result_digests(module) if runs else []
         documents = _docstrings(getattr(module, "module", None))
     except Exception as raised:  # noqa: BLE001  # the candidate's error is what is reported
         error = f"{type(raised).__name__}: {raised}"

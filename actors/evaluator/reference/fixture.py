@@ -11,11 +11,12 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.card_memory import TaskBytes, gib
+from actors.evaluator.ipc.card_memory import PARAMETER_COPIES, TaskBytes, gib
 from actors.evaluator.ipc.layout_checks import Nest, slot_bytes, total_bytes
 from actors.evaluator.ipc.orders import (
     Confinement,
@@ -57,6 +58,8 @@ MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
 # What a call may take that prepares nothing: so many seconds, or so many times what the referee
 # took for the task's get_inputs() and several calls of its own module.
 PLAIN_CALL_S, PLAIN_CALL_TIMES = 10.0, 10.0
+# Bytes of a card besides copies of parameters: two contexts, and what a referee's allocator keeps.
+IDLE_BYTES = 6 << 30
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs only one other kind is used
 
 
@@ -93,6 +96,9 @@ class ReferenceFixture:
         self.freezer = ProcessFreezer(set())
         self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
         self.best_us = math.inf  # the least that a call of the reference took so far
+        # Bytes of a card that other tasks' fixtures hold; they may have come after this one.
+        self.held_by_others = 0
+        self.has_timing_memory = False  # a cancelled timing left its blocks' memory
         self._prepared_s = 0.0  # the referee's last step took, with some calls of the module
         self._buffers: list[int] = []
         self._started: list[ChildClient[FromReferee] | ChildClient[FromRunner]] = []
@@ -118,8 +124,18 @@ class ReferenceFixture:
         """What judging takes of the card besides the candidate, and what was free."""
         return (
             f"judging this task takes {gib(self.task_bytes.most)} besides what the candidate "
-            f"allocates for itself, and {gib(self.facts.free_bytes)} were free before it"
+            f"allocates for itself, and {gib(self.free_bytes)} were free before it"
         )
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are free on a card; on a host, those of one timed block."""
+        return self.facts.free_bytes - self.held_by_others
+
+    @property
+    def idle_bytes(self) -> int:
+        """The most that it holds of a card between two candidates."""
+        return IDLE_BYTES + PARAMETER_COPIES * total_bytes(self.facts.state)
 
     @property
     def judged(self) -> Judged:
@@ -150,15 +166,20 @@ class ReferenceFixture:
         """Whether bytes are passed in device memory."""
         return self.referee.uses_device_memory
 
-    def open(self, context: EvaluationContext = STANDALONE) -> TaskProblem | None:
+    def open(
+        self,
+        context: EvaluationContext = STANDALONE,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> TaskProblem | None:
         """Start referee and runner; return what is wrong with the task, if anything is.
 
         `context` is told which part of the task is waited for, and for how long at most.
+        `meanwhile` is called while the processes start, and before they need memory.
         """
         # Device memory, if the driver shares it between such processes; else the host's memory.
         tries = (True, False) if self.zygote.device == "cuda" else (False,)
         for use_device_memory in tries:
-            problem = self._open(use_device_memory, context)
+            problem = self._open(use_device_memory, context, meanwhile)
             if problem is None and self._has_fitting_runner():
                 return self._find_input_kinds(context)
             self.close()
@@ -166,7 +187,12 @@ class ReferenceFixture:
                 return problem
         raise self.failure("it can't take its own parameters")
 
-    def _open(self, use_device_memory: bool, context: EvaluationContext) -> TaskProblem | None:
+    def _open(
+        self,
+        use_device_memory: bool,
+        context: EvaluationContext,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> TaskProblem | None:
         """Start the referee and have it prepare the task."""
         with freezer_for_new_children(self.zygote) as freezer:
             self._referee_child = self.zygote.spawn(
@@ -183,7 +209,7 @@ class ReferenceFixture:
         order = PrepareTask(
             seed=self.seed, use_device_memory=use_device_memory, precision=self._precision
         )
-        answer = self._prepare(order, context)
+        answer = self._prepare(order, context, meanwhile)
         if isinstance(answer, TaskProblem):
             return answer
         prepared, self._buffers = answer
@@ -195,7 +221,7 @@ class ReferenceFixture:
         return None
 
     def _prepare(
-        self, last: PrepareTask, context: EvaluationContext
+        self, last: PrepareTask, context: EvaluationContext, meanwhile: Callable[[], None]
     ) -> tuple[FromReferee, list[int]] | TaskProblem:
         """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
@@ -212,7 +238,10 @@ class ReferenceFixture:
         for what, limit, seconds, order in steps:
             context.set_activity(f"waiting for the task's {what} (limit {seconds:g} s)")
             began = time.monotonic()
-            answer = self._referee_child.ask(order, seconds)
+            failed = self._referee_child.send_order(order, seconds)
+            if order is imported:
+                meanwhile()
+            answer = failed or self._referee_child.receive_answer(seconds)
             self._prepared_s = time.monotonic() - began
             if isinstance(answer, ChildFailure):
                 return self._problem_of(answer, f"the task's {what}", limit)
@@ -335,12 +364,16 @@ class ReferenceFixture:
 
     def close(self) -> None:
         """End both children, at the same time: a process on a card takes a tenth of a second."""
-        for child in self._started:
-            child.close_lifeline()
+        self.begin_close()
         for child in self._started:
             child.kill()
         self._close_buffers()
         self._started = []
+
+    def begin_close(self) -> None:
+        """Have both children killed, without waiting for that: `close` follows."""
+        for child in self._started:
+            child.close_lifeline()
 
     def _close_buffers(self) -> None:
         while self._buffers:

@@ -40,6 +40,7 @@ class Accusation(StrEnum):
     INPUTS_TOUCHED_AHEAD = "inputs touched ahead"  # pages of them
     INPUTS_READ_LATE = "inputs read late"  # after their call has returned
     CALLS_COMPUTED_TOGETHER = "calls computed together"  # not one after the other
+    WORK_NOT_JOINED = "work not joined"  # goes on when the caller's stream is done
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 
 

@@ -41,6 +41,7 @@ MAX_BLOCKS = 25
 MIN_BLOCKS = 3  # also of calls that take longer than MEASURE_S
 MEASURE_S = 1.0
 WARM_UP_S = 0.3
+LIMIT_SHARE = 0.2  # of the seconds that a candidate is timed for, at most: eager alone
 COMPILE_S = 300.0
 MODES = ("default", "max-autotune")
 SETTLED_RATIO = 1.25  # the median over the lower quartile, at most
@@ -168,8 +169,14 @@ def on_clock_of(eager_us: float, measured: ReferenceBaselines) -> ReferenceBasel
 
 
 def eager_time(fixture: ReferenceFixture) -> BaselineTime:
-    """Measure the task's own module; raise `JudgeUnavailableError` when it can't be timed."""
-    measured = _measure(fixture, fixture.runner, fixture.freezer)
+    """Measure the task's own module; raise `JudgeUnavailableError` when it can't be timed.
+
+    It is timed again beside each candidate, so a limit of that timing shortens this one, too: on a
+    card.  On a host a busy moment must not pass for the reference's undisturbed time.
+    """
+    limited_s = MEASURE_S if fixture.on_host else LIMIT_SHARE * fixture.limits.time_s
+    measure_s = min(MEASURE_S, limited_s)
+    measured = _measure(fixture, fixture.runner, fixture.freezer, measure_s=measure_s)
     if measured is None:
         raise fixture.failure("it could not be timed")
     fixture.runner.ask(ReleaseTensors(), fixture.limits.check_s)  # a candidate needs the memory
@@ -185,9 +192,11 @@ def _measure(
     child: ChildClient[FromRunner],
     freezer: ProcessFreezer,
     first_s: float | None = None,
+    measure_s: float = MEASURE_S,
 ) -> BaselineTime | None:
     """Time a module after its first call, in which it is compiled; None: it raised or died.
 
+    `measure_s`: for so long, with the warm-up.
     With the priority that both sides have in a benchmark.  Beside other programs a call of 0.2 ms
     took 75 ms in every block: its threads waited for each other.
     """
@@ -205,12 +214,13 @@ def _measure(
         return None
     clock = clock_priority.realtime_priority() if fixture.on_host else nullcontext()
     with freezer.priority_of_all(), clock:
-        blocks_us = _block_times_us(child, limit)
+        blocks_us = _block_times_us(child, limit, measure_s)
     return baseline_of_blocks(blocks_us) if blocks_us else None
 
 
-def _block_times_us(child: ChildClient[FromRunner], limit: float) -> list[float]:
+def _block_times_us(child: ChildClient[FromRunner], limit: float, measure_s: float) -> list[float]:
     """Return microseconds a call of each block; [] when one raised or the process died."""
+    warm_up_s = WARM_UP_S * measure_s / MEASURE_S
     calls, began = 1, time.monotonic()
     blocks_us: list[float] = []
     while len(blocks_us) < MAX_BLOCKS:
@@ -221,9 +231,9 @@ def _block_times_us(child: ChildClient[FromRunner], limit: float) -> list[float]
             return []
         elapsed = time.monotonic() - began
         calls = timing_statistics.calls_a_block(seconds)
-        if elapsed >= WARM_UP_S or calls == 1:
+        if elapsed >= warm_up_s or calls == 1:
             blocks_us.append(seconds * 1e6)
-        if elapsed >= MEASURE_S and len(blocks_us) >= MIN_BLOCKS:
+        if elapsed >= measure_s and len(blocks_us) >= MIN_BLOCKS:
             break
     return blocks_us
 

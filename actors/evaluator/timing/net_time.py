@@ -26,6 +26,7 @@ class TimedWindow(Value, frozen=True, kw_only=True):
     hand_over_s: float  # until the outputs are known, the side is frozen and the card is idle
     waited_s: float = 0.0  # of its threads, for a processor
     call_s: float = 0.0  # a call once they go on, by the reference's own clock; 0: unknown
+    left_s: float = 0.0  # the card worked on after the stream of the calls was done, as told
 
     @property
     def whole_s(self) -> float:

@@ -21,6 +21,7 @@ from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import block_randomization, other_programs, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
+from actors.evaluator.timing.left_work import LeftWork
 from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
 from actors.evaluator.timing.other_programs import OtherPrograms
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
@@ -67,13 +68,15 @@ class PairedBenchmark:
         self._on_host = fixture.on_host
         a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
-        self._dependent_calls = DependentCalls(self._transfer, self._sides)
+        ratio = POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio
+        self._dependent_calls = DependentCalls(self._transfer, self._sides, ratio)
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
         self._block_times = BlockTimes(on_host=self._on_host)
+        self._left_work = LeftWork()
         self._is_long = False  # a call of a side: it needs no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -102,7 +105,7 @@ class PairedBenchmark:
 
     def _most_calls(self, task: TaskBytes) -> int:
         """Return the calls of a block that memory has room for; on a host, that caches have."""
-        free = self.fixture.facts.free_bytes
+        free = self.fixture.free_bytes
         if self._on_host:
             return int(free / (task.inputs + OUTPUT_COPIES * task.outputs))
         usual = max(POLICY.gpu_least_calls, POLICY.max_slot_bytes // task.inputs)
@@ -173,6 +176,7 @@ class PairedBenchmark:
                     self._block_times.forget(side)
                 continue
             self.groups.append(group)
+            self._require_nothing_left()
             self._look_for_reading_ahead()
             if secrets.randbelow(1000) < 1000 * POLICY.other_kinds_chance:
                 self._look_at_other_kinds()
@@ -206,6 +210,19 @@ class PairedBenchmark:
                     calls, {side: us / 1e6 for side, us in usual_us}
                 )
 
+    def _require_nothing_left(self) -> None:
+        """Accuse a candidate whose work goes on when the stream of its calls is done."""
+        if self._on_host or not self._left_work.is_known:
+            return
+        self._transfer.tried.add(Accusation.WORK_NOT_JOINED)
+        _reference_us, call_us = timing_statistics.middle_us(self.groups)
+        if self._left_work.is_too_much(call_us / 1e6):
+            self._sides.accuse(
+                Accusation.WORK_NOT_JOINED,
+                f"the card works on for {self._left_work.least_s * 1e6:.4g} µs when the stream of "
+                f"its calls is done, and a call takes {call_us:.4g} µs: it does not join its work",
+            )
+
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""
         with self._stages.stage("other kinds"):
@@ -219,6 +236,8 @@ class PairedBenchmark:
             calls=self._block_size.calls("candidate"),
             reference_calls=self._block_size.calls("reference"),
             ended_by=self._why,
+            left_us=round(self._left_work.least_s * 1e6, 1),
+            one_after_the_other=[round(each, 2) for each in self._dependent_calls.ratios],
             other_programs=None if self._other_programs is None else round(self._other_programs, 2),
             seconds=round(seconds, 3),
         )
@@ -247,6 +266,7 @@ class PairedBenchmark:
         calls = self._block_size.calls(side)
         window = self._transfer.timed_block(side, calls)
         self._block_times.add(side, window, calls)
+        self._left_work.add(side, window.left_s)
         return window
 
     def _prepare(self) -> None:
@@ -261,9 +281,11 @@ class PairedBenchmark:
         """Time one group A B B A."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        for half in block_randomization.group_order():
-            for side in half:
-                windows[side].append(self._block(side))
+        uncounted, *order = block_randomization.group_order()
+        if not self._is_long:
+            self._block(uncounted)
+        for side in order:
+            windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
         self._block_times.add_empty(self._transfer.empty_block(number), number)

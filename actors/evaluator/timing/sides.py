@@ -168,15 +168,16 @@ class Sides:
         self._last_block_s[side, block.calls, block.is_empty, type(block)] = (
             read.block_ended - read.began
         )
-        told_s = done.call_s if isinstance(done, CallsReturned) else 0.0
+        told = done if isinstance(done, CallsReturned) else CallsReturned()
         if side == "candidate":
-            self.told_call_s.append(told_s)
+            self.told_call_s.append(told.call_s)
         # A candidate is not believed what its calls took.
         return TimedWindow(
             block_s=read.block_ended - read.began,
             hand_over_s=read.ended - read.block_ended,
             waited_s=max(0.0, waited_s),
-            call_s=told_s if side == "reference" else 0.0,
+            call_s=told.call_s if side == "reference" else 0.0,
+            left_s=told.left_s,
         ), answer
 
     def _clocked(

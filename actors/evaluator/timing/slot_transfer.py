@@ -57,6 +57,7 @@ FOUND_BY_LOOKS = {
     *READ_AT_ANOTHER_TIME,
     Accusation.INPUTS_TOUCHED_AHEAD,
     Accusation.CALLS_COMPUTED_TOGETHER,
+    Accusation.WORK_NOT_JOINED,
 }
 
 
@@ -220,7 +221,7 @@ class SlotTransfer:
         memory = (
             POLICY.other_kinds_bytes
             if self._fixture.on_host
-            else int(POLICY.other_kinds_memory_share * self._fixture.facts.free_bytes)
+            else int(POLICY.other_kinds_memory_share * self._fixture.free_bytes)
         )
         count = max(1, min(calls, memory // self._bytes_per_call))
         began = time.monotonic()
@@ -381,6 +382,8 @@ class SlotTransfer:
         """Give all memory back; what a cancelled evaluation leaves, the next one frees."""
         self._outputs.close()
         self._state_checks.close()
+        self._fixture.has_timing_memory = True
         if self._fixture.is_alive and not self._fixture.zygote.is_cancelled():
             self._fixture.runner.ask(ReleaseTensors(), self._fixture.limits.check_s)
             self._referee.release_timing_memory()
+            self._fixture.has_timing_memory = False

@@ -4,7 +4,8 @@ The rule:
 
 1. Reference and candidate are timed in groups of four blocks, A B B A, by the judge's own clock.
    A lot decides for each group which side is A, and on a card when a block begins: what other
-   programs do favours neither side.  While one side runs, the processes of the other are frozen.
+   programs do favours neither side.  A block of A that does not count comes first, so each side
+   follows each side as often.  While one side runs, the processes of the other are frozen.
 2. A block is a number of calls, each on fresh inputs in a slot of its own.  A trusted process
    writes the slots while the side is frozen.
 3. The clock runs from the thaw until the side has answered and handed its outputs over, is frozen,
@@ -186,14 +187,27 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     gpu_dependent_bytes: tuple[int, int] = (1 << 24, 1 << 24)
     # Outputs of such a block that are compared, at most.
     dependent_compared: int = 16
-    # Ratio to what a call of the candidate takes: longer calls in so many such blocks, beside none
-    # with shorter ones, accuse it.  Blocks beside which the reference's calls are longer, too, do
-    # not count; at most so many are tried.
+    # Ratio to what a call of the candidate takes, on a host and on a card: longer calls in so many
+    # such blocks, beside none with shorter ones, accuse it.  Blocks beside which the reference's
+    # calls are longer, too, do not count; at most so many are tried.  On a card honest kernels took
+    # 1.0 times as long at most, and calls that overlap each other gain 1.3 to 1.5.
     dependent_ratio: float = 1.5
+    gpu_dependent_ratio: float = 1.2
     dependent_tries: int = 6
     most_dependent_tries: int = 24
     # Blocks without calls that say what deciding takes.
     empty_dependent_blocks: int = 3
+    # Seconds a call: so much longer than deciding alone, and no more than twice as long, is what it
+    # may add to a call.  A relu takes 1.2 µs behind its like, and 10 µs between other code.
+    between_calls_s: float = 2e-5
+
+    # --- work that is not joined --------------------------------------------------------------
+
+    # Blocks of each side, and share of a call's time and seconds: after each of the candidate's the
+    # card goes on for so much longer than after each of the reference's.
+    left_blocks: int = 6
+    left_share: float = 0.3
+    least_left_s: float = 3e-5
 
     # --- inputs of other distributions --------------------------------------------------------
 

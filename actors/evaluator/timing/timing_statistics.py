@@ -26,7 +26,6 @@ from protocol.values import MAX_SHOWN_GROUPS, TimedGroups, Value
 Side = Literal["reference", "candidate"]
 SIDES: tuple[Side, Side] = ("reference", "candidate")
 MAX_CALLS = 50_000  # of one order
-HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
 
 
 class TimedGroup(Value, frozen=True, kw_only=True):

@@ -239,10 +239,13 @@ def _set_concurrency(raw: dict[str, Any], evaluators: int, tasks: int, ahead: in
 
     The product keeps the evaluators busy; on a card the next candidates are built while one is
     measured.  Many tasks with one expansion each grow better trees than one task with many.  With a
-    model that answers at once, one task fills an evaluator and stays open until it is done.
+    model that answers at once, one task fills an evaluator and stays open until it is done; on a
+    card a task of one attempt does not, since the card waits for its build.
     """
     answers_at_once = str(raw["model"]).startswith(COMPUTED_MODELS)
-    raw.setdefault("tasks_at_once", evaluators * (1 if answers_at_once else MAX_OPEN_TASKS))
+    is_filled = ahead == 1 or raw.get("search", {}).get("budget") != 1
+    open_each = (1 if is_filled else 2) if answers_at_once else MAX_OPEN_TASKS
+    raw.setdefault("tasks_at_once", evaluators * open_each)
     open_tasks = max(1, min(tasks, raw["tasks_at_once"] or tasks))
     raw.setdefault("search", {}).setdefault(
         "in_flight", min(MAX_IN_FLIGHT, max(1, -(-evaluators * ahead // open_tasks)))

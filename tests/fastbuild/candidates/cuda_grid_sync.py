@@ -10,7 +10,7 @@ SOURCE = r"""
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;
-__global__ void norm(const float* x, float* partial, float* y, int n) {
+__global__ void normalise(const float* x, float* partial, float* y, int n) {
   cg::grid_group grid = cg::this_grid();
   auto block = cg::this_thread_block();
   auto warp = cg::tiled_partition<32>(block);
@@ -25,11 +25,11 @@ torch::Tensor normalised(torch::Tensor x) {
   auto y = torch::empty_like(x);
   auto partial = torch::zeros({1}, x.options());
   int n = x.numel(), per = 0;
-  AT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per, norm, 256, 0));
+  AT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per, normalise, 256, 0));
   int blocks = std::min(per * at::cuda::getCurrentDeviceProperties()->multiProcessorCount, (n + 255) / 256);
   const float* xp = x.data_ptr<float>(); float* pp = partial.data_ptr<float>(); float* yp = y.data_ptr<float>();
   void* args[] = {&xp, &pp, &yp, &n};
-  AT_CUDA_CHECK(cudaLaunchCooperativeKernel((void*)norm, dim3(blocks), dim3(256), args, 0, at::cuda::getCurrentCUDAStream()));
+  AT_CUDA_CHECK(cudaLaunchCooperativeKernel((void*)normalise, dim3(blocks), dim3(256), args, 0, at::cuda::getCurrentCUDAStream()));
   return y;
 }
 """

@@ -39,7 +39,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, store_preamble_snapshot
 from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
-from actors.evaluator.fastbuild.request.added_headers import launch_no_kernels
+from actors.evaluator.fastbuild.request.added_headers import are_long, launch_no_kernels
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
 
@@ -65,7 +65,8 @@ def learn_from_probe(
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
         whole_files = None if launch_no_kernels(added) else _PARALLEL_FILES
-        probe = _Probe(context, steps, own_folder, source, whole_files)
+        is_long = are_long(added)
+        probe = _Probe(context, steps, own_folder, source, whole_files, is_long=is_long)
         halves = device_halves(steps)
         with ThreadPoolExecutor(1 + len(halves)) as pool:
             running = [pool.submit(probe.host), *(pool.submit(probe.device, h) for h in halves)]
@@ -91,13 +92,19 @@ class _Probe:
         own_folder: Path,
         source: CandidateSource,
         whole_files: re.Pattern[str] | None,
+        *,
+        is_long: bool,
     ) -> None:
-        """`whole_files` matches in the paths of headers in which every body stays."""
+        """`whole_files` matches in the paths of headers in which every body stays.
+
+        `is_long`: the headers are worth a snapshot of the parsers that have read them.
+        """
         self.context = context
         self.steps = steps
         self.own_folder = own_folder
         self.source = source
         self.whole_files = whole_files
+        self.is_long = is_long
         self.cache = PreambleCache(context.toolkit)
 
     def host(self) -> None:
@@ -145,8 +152,8 @@ class _Probe:
         self._continue(half, is_same, written)
 
     def _continue(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
-        """Store the half as one that goes on after the preamble, where headers launch kernels."""
-        if self.whole_files is None:
+        """Store the half as one that goes on after the preamble, where that one is long."""
+        if not self.is_long:
             return
         given = HalfInput(
             half=half,
@@ -171,7 +178,7 @@ class _Probe:
     def _stored(self, half: NvccHalf) -> Preamble | None:
         """Return what other flags of the host have learnt; None if the half must be parsed."""
         parts = split_preamble(read_text(self.steps.output(half.text)))
-        if parts is None or self.whole_files is not None:
+        if parts is None or self.is_long:
             return None
         return self.cache.find(half, self.steps, parts[0], self.source.path)
 

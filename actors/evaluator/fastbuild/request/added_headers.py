@@ -43,6 +43,11 @@ def launch_no_kernels(headers: Iterable[str]) -> bool:
     return all(header in _OF_TORCH or _IN_KERNELS.fullmatch(header) for header in headers)
 
 
+def are_long(headers: Iterable[str]) -> bool:
+    """Whether nvcc's parsers take seconds for these headers, though their bodies are left out."""
+    return not all(_IN_KERNELS.fullmatch(header) for header in headers)
+
+
 def has_module(code: str) -> bool:
     """Whether `code` writes out a module."""
     return _MODULE.search(code) is not None

@@ -8,6 +8,7 @@ the folder is compared with that number.  `--resume` and the scripts that read a
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -42,6 +43,25 @@ class StoredRun(Value, frozen=True, kw_only=True):
 
     tasks: tuple[Task, ...] = ()  # none: the run has not begun
     recorded: int = 0  # attempts
+
+
+def is_served(run_dir: Path) -> bool:
+    """Whether a supervisor serves a run now, also while it starts its coordinator again.
+
+    The lock is tried for an instant: /proc/locks does not show locks of other containers, and is
+    missing in some.  A supervisor that begins in that instant tries again.
+    """
+    try:
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def check_readable(run_dir: Path) -> StoredRun:
