@@ -80,6 +80,14 @@ FAMILIES = {
         "y = x + self.o(y)\nreturn y + F.gelu(self.n(y)), torch.tanh(k)",
         "torch.randn(2, 9, 32)",
     ),
+    "rotated pairs, and a mask of booleans": task(
+        "self.register_buffer('seen', torch.ones(9, 9, dtype=torch.bool).tril())",
+        "turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(2, 4, 9, 16)\n"
+        "q = x * 0.6 + turned * 0.8\n"
+        "y = F.scaled_dot_product_attention(q, q, x, attn_mask=self.seen)\n"
+        "return torch.tanh(y) * F.silu(x)",
+        "torch.randn(2, 4, 9, 16)",
+    ),
     "heads first, tokens first in memory": task(
         "self.w = nn.Parameter(torch.randn(16))",
         "y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.w\n"
