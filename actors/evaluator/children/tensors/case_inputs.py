@@ -2,8 +2,8 @@
 
 A tensor of another shape is drawn inside the values of the tensor that `get_inputs()` drew at its
 place: numbers between its numbers, or some of its own elements where it has few or whole ones.  Its
-dimensions are in memory as those of that tensor are.  Causal masks and counting tensors (`torch.arange`) stay what they are.  Pure functions on tensors,
-after the caller's seed.
+dimensions are in memory as those of that tensor are.  Causal masks and counting tensors
+(`torch.arange`) stay what they are.  Pure functions on tensors, after the caller's seed.
 """
 
 from __future__ import annotations
