@@ -27,7 +27,14 @@ from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
 from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
 from actors.adopt.take.take import take, take_parts
 from actors.adopt.take.taken_tasks import Options, Take, TakenTask
-from actors.adopt.task_runs import LEAST_RUN_S, run_tasks, thread_variables, unfinished
+from actors.adopt.task_runs import (
+    LEAST_RUN_S,
+    attempts_by_value,
+    has_begun,
+    run_tasks,
+    thread_variables,
+    unfinished,
+)
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 
@@ -176,12 +183,18 @@ class _AllStages:
         flags += ["--model", arguments.run_model] if arguments.run_model else []
         first = [task for task in taken.tasks if not task.part_of]
         kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
+        budget = arguments.budget - kept_back
         limit = self._limit.part(RUNS_PART * (1 - kept_back / arguments.budget))
-        run_tasks(self._folder, first, arguments.budget - kept_back, flags, say, limit)
+        run_tasks(self._folder, first, budget, flags, say, limit)
         limit = self._limit.part(RUNS_PART)
+        self._run_late(first, budget, flags, limit)
         parts = [task for task in taken.tasks if task.part_of]
         losers = [
-            task.name for task in first if task.has_parts and not has_winner(self._folder, task)
+            task.name
+            for task in first
+            if task.has_parts
+            and has_begun(self._folder, task)
+            and not has_winner(self._folder, task)
         ]
         if losers and not parts:
             say(f"no winner for {', '.join(losers)}: the parts are tried")
@@ -190,7 +203,17 @@ class _AllStages:
             )
             parts = [task for task in found.tasks if task.part_of]
         run_tasks(self._folder, parts, kept_back, flags, say, limit)
-        self._run_rest(((first, arguments.budget - kept_back), (parts, kept_back)), flags)
+        self._run_rest(((first, budget), (parts, kept_back)), flags)
+
+    def _run_late(
+        self, tasks: Sequence[TakenTask], budget: int, flags: Sequence[str], limit: TimeLimit
+    ) -> None:
+        """Run tasks that there was no time for: they promise more than parts of the others."""
+        attempts = zip(tasks, attempts_by_value(tasks, budget), strict=True)
+        late = [(t, n) for t, n in attempts if n and not has_begun(self._folder, t)]
+        if late and limit.left_s >= LEAST_RUN_S:
+            waiting = [task for task, _ in late]
+            run_tasks(self._folder, waiting, sum(n for _, n in late), flags, say, limit)
 
     def _run_rest(
         self, groups: Sequence[tuple[Sequence[TakenTask], int]], flags: Sequence[str]

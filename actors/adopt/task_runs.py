@@ -44,9 +44,11 @@ def run_tasks(
     """Run each task; a run that has ended is left, one that was stopped goes on.
 
     Each gets a part of the time like its part of the attempts; what it leaves is for the others.
+    Runs that were not begun come first: one that was stopped may only confirm what it has.
     Raises AdoptError when no run could be begun.
     """
     waiting = list(zip(tasks, attempts_by_value(tasks, budget), strict=True))
+    waiting.sort(key=lambda pair: has_begun(folder, pair[0]))
     failed: list[str] = []
     begun = 0
     while waiting:
@@ -184,6 +186,11 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     if not correct and early:
         return textwrap.shorten(str(early), LONGEST_NOTE, placeholder=" …")
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
+
+
+def has_begun(folder: StageFolder, task: TakenTask) -> bool:
+    """Whether there is a run of a task, over or not."""
+    return (run_of(folder, task) / SETTINGS).exists()
 
 
 def has_results(run: Path) -> bool:

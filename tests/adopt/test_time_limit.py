@@ -36,7 +36,9 @@ FILE = Path(__file__).parent / "models" / "planted.py"
 RUN = """\
 import pathlib, sys, time
 run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
-run.mkdir(parents=True)
+task = pathlib.Path(sys.argv[sys.argv.index("--task") + 1])
+(run / "tasks").mkdir(parents=True)
+(run / "tasks" / task.name).write_bytes(task.read_bytes())
 (run / "stark.toml").write_text("")
 while KIND != "quick" and not (KIND == "finishing" and list(run.glob("directives/*.json"))):
     time.sleep(0.02)
@@ -114,9 +116,12 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
 def test_without_a_winner_the_time_of_the_check_is_for_runs(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before: "no time is left for its run", and the command ended with 0.4 of its time left."""
-    endless = (sys.executable, "-c", RUN.replace("KIND", "'endless'"))
-    commands = iter([endless, ("true",), ("true",)])
+    """Before: "no time is left for its run", and the command ended with 0.4 of its time left.
+
+    A run that was not begun comes before parts of the others, and before one that was stopped.
+    """
+    kinds = ("endless", *["quick"] * 3)
+    commands = iter((sys.executable, "-c", RUN.replace("KIND", repr(kind))) for kind in kinds)
     monkeypatch.setattr(task_runs, "supervisor", lambda: next(commands))
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 3.9)
@@ -127,8 +132,9 @@ def test_without_a_winner_the_time_of_the_check_is_for_runs(
     monkeypatch.setattr(stages, "say", said.append)
     taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
     stages._AllStages(arguments)._run_tasks(taken)
-    assert "waiting: no time is left for its run (--max-minutes)" in said
-    assert said[-1].startswith("waiting: 4 attempts, 0:0")
+    assert said.index("waiting: no time is left for its run (--max-minutes)") == 3
+    assert said[4].startswith("waiting: 4 attempts, 0:0")
+    assert "no winner so far: runs that had too little time get that of the check" in said[5:]
 
 
 def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(

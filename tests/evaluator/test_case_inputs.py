@@ -71,3 +71,16 @@ def test_a_wrong_number_of_shapes_is_said(draw: Any, torch: ModuleType) -> None:
     """The message has both counts."""
     with pytest.raises(ValueError, match="returns 2 tensors, and the case has 1 shapes"):
         draw([torch.randn(3), torch.randn(3)], shapes=((4,),))
+
+
+def test_another_shape_is_in_the_same_order_in_memory(draw: Any, torch: ModuleType) -> None:
+    """Before, cases of a channels-last model were judged contiguous, and its calls ran unfitted."""
+    last = torch.randn(2, 5, 5, 8).permute(0, 3, 1, 2)
+    heads = torch.randn(2, 9, 4, 16).transpose(1, 2)
+    sliced = torch.randn(2, 9, 8)[:, ::2]
+    shapes = ((1, 8, 7, 7), (3, 4, 5, 16), (2, 3, 8))
+    one, other, third = draw([last, heads, sliced], shapes=shapes)
+    assert shapes == tuple(tuple(each.shape) for each in (one, other, third))
+    assert one.is_contiguous(memory_format=torch.channels_last)
+    assert other.transpose(1, 2).is_contiguous()
+    assert third.is_contiguous()

@@ -72,6 +72,22 @@ FAMILIES = {
         "return F.silu(z) * y, y.mean(1), torch.sigmoid(x)",
         "torch.randn(2, 6, 5, 10).permute(0, 3, 1, 2)",
     ),
+    "a block with attention, its parts by unbind": task(
+        "self.q, self.o = nn.Linear(32, 96, bias=False), nn.Linear(32, 32)\n"
+        "self.n = nn.LayerNorm(32)",
+        "q, k, v = self.q(x).reshape(2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)\n"
+        "y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 9, 32)\n"
+        "y = x + self.o(y)\nreturn y + F.gelu(self.n(y)), torch.tanh(k)",
+        "torch.randn(2, 9, 32)",
+    ),
+    "rotated pairs, and a mask of booleans": task(
+        "self.register_buffer('seen', torch.ones(9, 9, dtype=torch.bool).tril())",
+        "turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(2, 4, 9, 16)\n"
+        "q = x * 0.6 + turned * 0.8\n"
+        "y = F.scaled_dot_product_attention(q, q, x, attn_mask=self.seen)\n"
+        "return torch.tanh(y) * F.silu(x)",
+        "torch.randn(2, 4, 9, 16)",
+    ),
     "heads first, tokens first in memory": task(
         "self.w = nn.Parameter(torch.randn(16))",
         "y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.w\n"

@@ -16,6 +16,14 @@ AROUND_CONVOLUTION = task(
     CHANNELS_LAST,
 )
 
+ATTENTION = task(
+    "self.q = nn.Linear(32, 96, bias=False)\nself.o = nn.Linear(32, 32)",
+    "q, k, v = self.q(x).reshape(2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)\n"
+    "y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 9, 32)\n"
+    "return torch.tanh(x + self.o(y))",
+    "torch.randn(2, 9, 32)",
+)
+
 
 def copies(bench: Bench, source: str) -> tuple[int, bool]:
     """Return how many tensors a call copies, and whether results have eager's strides."""
@@ -32,6 +40,23 @@ def test_no_copy_is_made_of_tensors_in_another_order(bench: Bench) -> None:
     """A channels-last model, and a norm of heads, pay for no change of layout."""
     for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION):
         assert (0, True) == copies(bench, source)
+
+
+def test_what_follows_attention_is_in_a_kernel(bench: Bench) -> None:
+    """Before, the shape was lost at `unbind`, and a block's other half stayed in PyTorch."""
+    made = candidate(ATTENTION, {})
+    assert "1 kernel in place of PyTorch's operations" in made
+    assert bench.worst(ATTENTION, made) < 6
+    _, reference, module = bench.models(ATTENTION, made)
+    x = bench.torch.randn(2, 9, 32)
+    with bench.torch.profiler.profile() as profile:
+        module(x)
+    with bench.torch.profiler.profile() as eager:
+        reference(x)
+    counted = [
+        sum(event.name == "aten::copy_" for event in each.events()) for each in (profile, eager)
+    ]
+    assert counted[0] <= counted[1]
 
 
 def test_tensors_of_two_orders_are_still_right(bench: Bench) -> None:

@@ -17,10 +17,12 @@ from recipe_runner import (
 
 from actors.agents.recipes import answer
 from actors.agents.recipes.schedule.knobs import (
+    Knobs,
     default_knobs,
     knob_difference,
     read_change,
     read_knobs,
+    with_change,
 )
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
 from protocol.messages import MakePlan
@@ -52,6 +54,21 @@ def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -
         assert read_change(advice)
         assert "IMPROVE" not in made
         node, shown = observed(made, depth), made
+
+
+def test_the_first_kernel_for_short_rows_on_a_card_gives_each_a_warp() -> None:
+    """A norm of heads has 64 numbers: of a block of 256 threads, 240 were idle."""
+
+    def first(inputs: str) -> Knobs | None:
+        norm = "return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)"
+        _, _, made = step(task("pass", norm, inputs), backend="cuda")
+        return read_knobs(made)
+
+    sizes = ("4096, 64", "8, 64", "4096, 4096", "8, 65536")
+    short, few, long, longest = (first(f"torch.randn({size})") for size in sizes)
+    assert short == with_change(default_knobs("cuda"), {"threads": 32, "passes": "buffer"})
+    assert few == long == with_change(default_knobs("cuda"), {"passes": "buffer"})
+    assert longest == default_knobs("cuda")
 
 
 def test_a_plan_changes_one_knob_and_the_coder_the_same_one() -> None:

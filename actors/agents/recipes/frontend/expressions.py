@@ -376,7 +376,8 @@ class ExpressionReader(AttributeReader):
                 nodes: list[int] = []
                 text = f"{self.argument_text(tensor, nodes)}[{self.argument_text(index, nodes)}]"
                 self.left_to_torch.append("indexing")
-                return self.torch_node(text, nodes)
+                made = self.torch_node(text, nodes)
+                return self.with_inferred_shape(made, "indexing", [tensor, index], {})
         if isinstance(owner, tuple | list | str) and isinstance(index, int | slice):
             return evaluate_plain(operator.getitem, owner, index)
         if isinstance(owner, dict) and isinstance(index, bool | int | float | str):

@@ -47,6 +47,8 @@ class TorchFallback:
         rule = SHAPE_RULES.get(bare)
         if rule is None:
             return value
+        if bare == "scaled_dot_product_attention":  # a mask's shape may be unknown
+            args, kwargs = args[:3], {}
         try:
             shape = rule(*map(self.shape_of, args), **{
                 k: self.shape_of(v) for k, v in kwargs.items() if k != "training"

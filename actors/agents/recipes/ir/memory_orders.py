@@ -78,6 +78,13 @@ def library_order(graph: OperationGraph, node: GraphNode) -> Order | None:
     return found if found != plain_order(rank) else None
 
 
+def is_moved(node: GraphNode) -> bool:
+    """Whether PyTorch makes it by a transpose or permute, or a part of such a tensor."""
+    text = node.text.strip()
+    is_part = text.startswith("{0}.narrow(")
+    return node.op == "torch" and (is_part or bool(_TRANSPOSE.match(text) or _PERMUTE.match(text)))
+
+
 def _moved_dims(text: str, rank: int) -> Order | None:
     """The permutation that a transpose or permute of operand 0 does; None for other texts."""
     transposed, permuted = _TRANSPOSE.fullmatch(text), _PERMUTE.fullmatch(text)

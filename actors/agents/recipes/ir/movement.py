@@ -9,6 +9,7 @@ import math
 
 from actors.agents.recipes.ir.elementwise import GraphFunction, apply, as_float, as_tensor
 from actors.agents.recipes.ir.graph import OperationGraph, PoolGeometry, UnsupportedOperationError
+from actors.agents.recipes.ir.memory_orders import is_moved
 from actors.agents.recipes.ir.reductions import amax, mean
 from actors.agents.recipes.ir.shape_inference import integers
 from actors.agents.recipes.ir.tensor_views import (
@@ -115,7 +116,22 @@ def narrow(graph: OperationGraph, input: object, dim: int, start: int, length: i
     if length < 1 or start + length > shape[dim]:
         raise UnsupportedOperationError("a slice outside of the tensor")
     index = tensor.node if is_identity_view(graph, tensor) else materialized(graph, tensor)
+    if is_moved(graph[index]):  # its memory is not contiguous, and a view of ours would copy all
+        sizes = (*shape[:dim], length, *shape[dim + 1 :])
+        text = f"{{0}}.narrow({dim}, {start}, {length})"
+        return identity_view(graph, graph.torch_node(text, (index,), sizes))
     return identity_view(graph, slice_node(graph, as_float(graph, index), dim, start, length))
+
+
+def select(graph: OperationGraph, input: object, dim: int, index: int) -> TensorView:
+    tensor = as_tensor(graph, input)
+    size = visible_shape(graph, tensor)[dim]
+    return squeeze(graph, narrow(graph, tensor, dim, index % size, 1), dim)
+
+
+def unbind(graph: OperationGraph, input: object, dim: int = 0) -> tuple[TensorView, ...]:
+    size = visible_shape(graph, as_tensor(graph, input))[dim]
+    return tuple(select(graph, input, dim, index) for index in range(size))
 
 
 def chunk(
@@ -303,6 +319,8 @@ MOVEMENT_FUNCTIONS: dict[str, GraphFunction] = {
     "squeeze": squeeze,
     "narrow": narrow,
     "chunk": chunk,
+    "select": select,
+    "unbind": unbind,
     "split": split,
     "glu": glu,
     "prelu": prelu,

@@ -194,6 +194,28 @@ def einsum(equation: str, *operands: Shape) -> Shape:
     return tuple(sizes[letter] for letter in right)
 
 
+def indexing(input: Shape, index: object) -> Shape:
+    """The shape of `tensor[index]` for numbers, slices, None and `...`."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    named = sum(part is not None and part is not ... for part in parts)
+    if parts.count(...) > 1 or named > len(input):
+        raise UnsupportedOperationError("an index that does not fit")
+    at = parts.index(...) if ... in parts else len(parts)
+    parts[at : at + 1] = [slice(None)] * (len(input) - named)
+    sizes = list(input)
+    out: list[int] = []
+    for part in parts:
+        if part is None:
+            out.append(1)
+        elif isinstance(part, slice):
+            out.append(len(range(*part.indices(sizes.pop(0)))))
+        elif type(part) is int:
+            sizes.pop(0)
+        else:
+            raise UnsupportedOperationError("an index that is a tensor")
+    return tuple(out)
+
+
 def attention(query: Shape, key: Shape, value: Shape, *args: object, **kwargs: object) -> Shape:
     return (*query[:-1], value[-1])
 
@@ -225,6 +247,7 @@ SHAPE_RULES: dict[str, ShapeRule] = {
     "pad": pad,
     "einsum": einsum,
     "scaled_dot_product_attention": attention,
+    "indexing": indexing,
     "tril": same_shape,
     "triu": same_shape,
     "roll": same_shape,

@@ -35,6 +35,9 @@ HIDDEN_ATTEMPTS_WEIGHT = 8.0
 TIE_BREAK_WEIGHT = 0.3
 # The first candidates of a task, in this order, until one of them makes a kernel.
 STARTING_KNOBS: tuple[dict[str, object], ...] = ({}, {"fusion": "layers"}, {"fusion": "single"})
+WARP_ROW = 1024  # numbers of a row that one warp takes at first
+MANY_ROWS = 1024  # with fewer, a block has too few of them to keep all of a card busy
+BUFFERED_ROW = 8192  # numbers of a row that a block keeps in registers
 KNOBS_IN_FORWARD = frozenset({"fusion", "bias", "memory"})
 
 
@@ -69,13 +72,38 @@ def compile_inputs_of(work: AgentWork) -> CompileInputs:
     )
 
 
+def starting_knobs(compile_inputs: CompileInputs) -> Knobs:
+    """The knobs of a task's first candidate.
+
+    On a card many short rows get a warp each, so that no thread of a block is idle, and rows that
+    fit into registers are read once.
+    """
+    plain = default_knobs(compile_inputs.backend)
+    if compile_inputs.backend != "cuda":
+        return plain
+    try:
+        nests = compile_inputs.compile(plain).loop_nests
+    except UnsupportedSourceError:
+        return plain
+    rows = [nest for nest in nests if nest.kind == "rows"]
+    if not rows:
+        return plain
+    longest, fewest = max(nest.length for nest in rows), min(nest.units for nest in rows)
+    change: dict[str, object] = {}
+    if longest <= WARP_ROW and fewest >= MANY_ROWS:
+        change["threads"] = 32
+    if longest <= BUFFERED_ROW:
+        change["passes"] = "buffer"
+    return with_change(plain, change) or plain
+
+
 def base_candidate(work: AgentWork) -> tuple[Knobs, CompiledCandidate]:
     """The node's knobs and their candidate; for a source without knobs, the first that compile.
 
     Raises `UnsupportedSourceError` where none compile: then no knob helps at any node of the task.
     """
     compile_inputs = compile_inputs_of(work)
-    first = default_knobs(work.task.backend)
+    first = starting_knobs(compile_inputs)
     node_knobs = read_knobs(work.node.source)
     problem: UnsupportedSourceError | None = None
     for change in (None, *STARTING_KNOBS):

@@ -1,9 +1,9 @@
 """Draws the inputs of one case: other shapes and dtypes, values like those of `get_inputs()`.
 
 A tensor of another shape is drawn inside the values of the tensor that `get_inputs()` drew at its
-place: numbers between its numbers, or some of its own elements where it has few or whole ones.
-Causal masks and counting tensors (`torch.arange`) stay what they are.  Pure functions on tensors,
-after the caller's seed.
+place: numbers between its numbers, or some of its own elements where it has few or whole ones.  Its
+dimensions are in memory as those of that tensor are.  Causal masks and counting tensors
+(`torch.arange`) stay what they are.  Pure functions on tensors, after the caller's seed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def in_case(inputs: list[object], case: TaskCase, seed: int) -> list[object]:
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         shape = next(shapes, tuple(tensor.shape))
-        drawn = tensor if shape == tuple(tensor.shape) else drawn_like(tensor, shape)
+        is_same = shape == tuple(tensor.shape)
+        drawn = tensor if is_same else in_order_of(tensor, drawn_like(tensor, shape))
         if case.dtypes:
             drawn = drawn.to(getattr(torch, next(dtypes)))
         elif case.dtype and drawn.is_floating_point():
@@ -48,6 +49,21 @@ def in_case(inputs: list[object], case: TaskCase, seed: int) -> list[object]:
         return drawn.requires_grad_() if tensor.requires_grad else drawn
 
     return map_tensors(inputs, change)  # type: ignore[return-value]  # a list in, a list out
+
+
+def in_order_of(tensor: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Return `drawn` with its dimensions in memory as those of a dense `tensor` are.
+
+    A case of a model with channels last is called with channels last.
+    """
+    if tensor.dim() != drawn.dim() or tensor.is_contiguous():
+        return drawn
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+    if not tensor.permute(order).is_contiguous():
+        return drawn
+    back = [order.index(dim) for dim in range(len(order))]
+    return drawn.permute(order).contiguous().permute(back)
 
 
 def drawn_like(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
