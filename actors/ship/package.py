@@ -34,11 +34,13 @@ from actors.ship.kernel_sources import packaged
 from actors.ship.shipped_winner import ShippedWinner
 
 COMMON = (
-    *("battery.py", "battery_checks.py", "check_inputs.py", "comparison.py"),
-    *("extensions.py", "operator_checks.py", "prebuild.py", "random_fills.py"),
+    *("battery.py", "battery_checks.py", "call_arguments.py", "check_inputs.py", "comparison.py"),
+    *("extensions.py", "judged_calls.py", "operator_checks.py", "prebuild.py", "random_fills.py"),
 )
 TEXTS = "actors.ship.package_texts"
-OTHER_TEXTS = {"random_fills.py": "actors.evaluator.children.tensors"}  # the judge's own file
+OTHER_TEXTS = {  # the judge's own files
+    file: "actors.evaluator.children.tensors" for file in ("call_arguments.py", "random_fills.py")
+}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
 MAX_NAME = 100  # characters; files of a package have names made of it
 LICENSE = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters

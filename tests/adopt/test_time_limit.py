@@ -16,6 +16,7 @@ from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import stages, task_runs
+from actors.adopt.check import check_process
 from actors.adopt.check.check import NO_TIME, check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.step_timing import timed_steps
@@ -189,6 +190,23 @@ def test_a_check_that_does_not_come_to_a_result_is_ended(folder: StageFolder) ->
     with_a_winner(folder)
     with pytest.raises(AdoptError, match="the time was over before the check had a result"):
         check_apart(folder, 1.0, silent, TimeLimit(0.1))
+
+
+def test_a_check_with_a_result_has_it_also_where_its_process_ends_too_late(
+    folder: StageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a result that was written as the time was over was none."""
+    with_a_winner(folder)
+    found = check(folder, 0.1, {}, silent, TimeLimit(0.0))
+    script = tmp_path / "slow_end.py"
+    script.write_bytes(
+        b"import pathlib, sys, time\nresult = pathlib.Path(sys.argv[2], 'check.json')\n"
+    )
+    with script.open("a") as file:
+        text = (folder.path / "check.json").read_text()
+        file.write(f"result.write_text({text!r})\ntime.sleep(600)\n")
+    monkeypatch.setattr(check_process, "SCRIPT", script)
+    assert found == check_apart(folder, 1.0, silent, TimeLimit(10.0))
 
 
 def test_long_steps_are_compared_on_some_of_the_batches() -> None:

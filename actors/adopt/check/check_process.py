@@ -18,6 +18,7 @@ from actors.adopt.stage.exec_child import has_ended, started_child
 from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit
 
+RESULT = "check.json"
 DROPPED = "check.dropped"  # name -> reason, of winners that killed a check
 OWN_PART = 0.9  # of the time, in which the check itself ends; at its end it is killed
 LEAST_MINUTES = 0.01
@@ -33,7 +34,7 @@ def check_apart(
     """Run the check in child processes until one ends; drop the winners that ended others."""
     count = len(folder.read("fit.json", Fit, "adopt.py fit").winners)
     dropped: dict[str, str] = {}
-    folder.remove("check.json", "report.md", DROPPED, PROGRESS)
+    folder.remove(RESULT, "report.md", DROPPED, PROGRESS)
     for _ in range(count + 1):
         folder.write(DROPPED, dropped)
         status = _check_status(folder, seconds, limit)
@@ -46,9 +47,9 @@ def check_apart(
         dropped[tried[-1]] = f"the process died ({name})"
         say(f"dropped: {tried[-1]}: {dropped[tried[-1]]}")
     folder.remove(DROPPED)
-    if not folder.has("check.json"):
+    if not folder.has(RESULT):
         raise AdoptError(f"the check of {folder.path} did not end: its output is above")
-    return folder.read("check.json", Check, "adopt.py check")
+    return folder.read(RESULT, Check, "adopt.py check")
 
 
 def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
@@ -58,12 +59,14 @@ def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
     if not math.isinf(limit.left_s):
         command += ["--max-minutes", str(max(limit.left_s * OWN_PART / 60, LEAST_MINUTES))]
     with started_child(command, signal.SIGKILL) as child:
-        if not has_ended(child, limit.left_s):
-            raise AdoptError(
-                f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
-                f" winners, unchecked; `adopt.py check {folder.path}` begins it again"
-            )
-        return child.returncode
+        if has_ended(child, limit.left_s):
+            return child.returncode
+    if folder.has(RESULT):  # it is written last, and a process takes seconds to end
+        return 0
+    raise AdoptError(
+        f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
+        f" winners, unchecked; `adopt.py check {folder.path}` begins it again"
+    )
 
 
 def dropped_before(folder: StageFolder) -> dict[str, str]:
