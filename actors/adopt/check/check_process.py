@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -65,7 +66,7 @@ def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
         return 0
     raise AdoptError(
         f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
-        f" winners, unchecked; `adopt.py check {folder.path}` begins it again"
+        f" winners, unchecked; `adopt.py check {shlex.quote(str(folder.path))}` begins it again"
     )
 
 
