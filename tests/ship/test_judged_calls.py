@@ -12,7 +12,8 @@ from package_samples import PLAIN_KERNELS, TASK, imported
 
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.release.composition import drop_in_source
-from actors.ship.package import package_files, place, write_new_folder
+from actors.ship.new_folder import new_folder, place
+from actors.ship.package import package_files
 from actors.ship.shipped_winner import of_file
 from protocol.layouts import Nest
 from protocol.release import Judged, Release
@@ -86,7 +87,8 @@ def failures(folder: Path, task: str, kernels: str, *cases: Judged) -> dict[str,
     release = Release(judged=cases[0], more_judged=cases[1:])
     path.write_text(drop_in_source(task, kernels, release), encoding="utf-8")
     made = package_files("fused-gate", [of_file(path)])
-    place(write_new_folder(folder / made.name, made.files), folder / made.name)
+    with new_folder(folder / made.name, made.files) as scratch:
+        place(scratch, folder / made.name)
     part = imported(folder / made.name, made.module)
     package = part.__name__.rpartition(".")[0]
     battery = importlib.import_module(f"{package}.battery")
