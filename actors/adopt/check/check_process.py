@@ -14,7 +14,7 @@ import msgspec
 from actors.adopt.check.check import PROGRESS
 from actors.adopt.check.check_result import Check
 from actors.adopt.fit.fit import PACKAGE, Fit
-from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.errors import AdoptError, TimeOverError
 from actors.adopt.stage.exec_child import has_ended, started_child
 from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit
@@ -54,7 +54,7 @@ def check_apart(
 
 
 def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
-    """Run one child process; return its exit status; raise AdoptError at the end of the time."""
+    """Run one child process; return its exit status; raise TimeOverError at the end of the time."""
     command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]
     command += ["--seconds", str(seconds)]
     if not math.isinf(limit.left_s):
@@ -64,7 +64,7 @@ def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
             return child.returncode
     if folder.has(RESULT):  # it is written last, and a process takes seconds to end
         return 0
-    raise AdoptError(
+    raise TimeOverError(
         f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
         f" winners, unchecked; `adopt.py check {shlex.quote(str(folder.path))}` begins it again"
     )
