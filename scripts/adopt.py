@@ -16,7 +16,7 @@ from pathlib import Path
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes to stderr otherwise
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
-from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.errors import AdoptError, TimeOverError
 from actors.cli import OneLineParser
 from actors.commands import typed_command, with_typed_commands
 from actors.exit_status import ExitStatus
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         return stages.run(parsed)
     except AdoptError as error:
         print(f"adopt: {error}", file=sys.stderr)
-        return ExitStatus.USAGE
+        return ExitStatus.STOPPED if isinstance(error, TimeOverError) else ExitStatus.USAGE
     except KeyboardInterrupt:
         print("adopt: stopped; the same command goes on", file=sys.stderr)
         return 130

@@ -43,6 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (ShipError, sqlite3.DatabaseError) as error:
         print(f"ship: {' '.join(str(error).split())}", file=sys.stderr)
         return ExitStatus.USAGE
+    except OSError as error:  # a full or read-only disk
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"ship: {where}{error.strerror or error}", file=sys.stderr)
+        return ExitStatus.USAGE
     except KeyboardInterrupt:
         print("ship: stopped; nothing was written", file=sys.stderr)
         return 130

@@ -23,7 +23,7 @@ from actors.adopt.model_report import (
     verdict_line,
 )
 from actors.adopt.stage.errors import AdoptError
-from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
+from actors.adopt.stage.stage_folder import ModelRecord, StageFolder, check_text
 from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
 from actors.adopt.take.take import take, take_parts
 from actors.adopt.take.taken_tasks import Options, Take, TakenTask
@@ -76,8 +76,10 @@ def say(line: str) -> None:
 
 def run_look(arguments: argparse.Namespace) -> int:
     """Look at a model."""
-    file = ModelFile(arguments.model)
     folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    check_text(arguments.model.absolute())
+    folder.check_own()
+    file = ModelFile(arguments.model)
     result = look(file, folder, arguments.batches, arguments.regime, say)
     for line in look_lines(result):
         say(line)
@@ -94,7 +96,8 @@ def run_take(arguments: argparse.Namespace) -> int:
     if not result.tasks:
         say(f"no task: {'; '.join(refused_lines(result, look_result)) or 'nothing is worth one'}")
         return ExitStatus.NEGATIVE
-    words = " ".join(f"--task {arguments.folder / task.file}" for task in result.tasks)
+    files = [shlex.quote(str(arguments.folder / task.file)) for task in result.tasks]
+    words = " ".join(f"--task {file}" for file in files)
     variables = "".join(f"{key}={text} " for key, text in thread_variables(look_result).items())
     say(f"next: {variables}{typed_command()} {words}")
     return ExitStatus.DONE

@@ -20,7 +20,8 @@ from pathlib import Path
 from actors.ship import native_build
 from actors.ship.errors import ShipError
 from actors.ship.native_build import LibraryRequest
-from actors.ship.package import OpenedPackage, check_free, place, write_new_folder
+from actors.ship.new_folder import check_free, new_folder, place
+from actors.ship.package import OpenedPackage
 from actors.ship.wheels import requests_of
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "native", "wheels")
@@ -62,16 +63,13 @@ def write(package: OpenedPackage, out: Path) -> list[str]:
         refused = [text for text in map(_refusal, requests.values()) if text]
         if refused:
             raise ShipError(f"the hub wants operators: {'; '.join(refused)}")
-        made = write_new_folder(out, repository_files(name, package, requests))
-        try:
+        with new_folder(out, repository_files(name, package, requests)) as made:
             shutil.copytree(tree / package.module, made / "torch-ext" / package.module)
             if requests:
                 index = made / "torch-ext" / package.module / "native" / "index.json"
                 index.parent.mkdir()
                 index.write_text(json.dumps({"libraries": _index(requests)}, indent=1) + "\n")
             place(made, out)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     notes = ["untried: kernel-builder itself was not run"]
     return [f"{len(requests)} sources of C++ or CUDA" if requests else "Python alone", *notes]
 

@@ -18,8 +18,6 @@ import hashlib
 import json
 import keyword
 import re
-import secrets
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -34,11 +32,13 @@ from actors.ship.kernel_sources import packaged
 from actors.ship.shipped_winner import ShippedWinner
 
 COMMON = (
-    *("battery.py", "battery_checks.py", "check_inputs.py", "comparison.py"),
-    *("extensions.py", "operator_checks.py", "prebuild.py", "random_fills.py"),
+    *("battery.py", "battery_checks.py", "call_arguments.py", "check_inputs.py", "comparison.py"),
+    *("extensions.py", "judged_calls.py", "operator_checks.py", "prebuild.py", "random_fills.py"),
 )
 TEXTS = "actors.ship.package_texts"
-OTHER_TEXTS = {"random_fills.py": "actors.evaluator.children.tensors"}  # the judge's own file
+OTHER_TEXTS = {  # the judge's own files
+    file: "actors.evaluator.children.tensors" for file in ("call_arguments.py", "random_fills.py")
+}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
 MAX_NAME = 100  # characters; files of a package have names made of it
 LICENSE = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+ ()-]{0,199}")  # an SPDX expression's characters
@@ -298,23 +298,6 @@ def _init_text(
     return "\n".join([*lines, "", f"{about}__all__ = [{listed}]"]) + "\n"
 
 
-def write_new_folder(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write files into a new folder beside `folder`, and return it; `place` gives it its name."""
-    check_free(folder)
-    scratch = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(4)}.new")
-    try:
-        for path, text in files.items():
-            target = scratch / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise ShipError(
-            f"--out {folder}: can't write {error.filename}: {error.strerror}"
-        ) from error
-    return scratch
-
-
 def opened(folder: Path) -> OpenedPackage:
     """Return the package in a folder; raise ShipError where there is none."""
     for path in sorted(folder.glob(f"*/{PROVENANCE}")):
@@ -331,20 +314,3 @@ def opened(folder: Path) -> OpenedPackage:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ShipError(f"{path} can't be read: {error!r}") from error
     raise ShipError(f"{folder} is not a package that ship.py made: it has no {PROVENANCE}")
-
-
-def check_free(folder: Path) -> None:
-    """Raise ShipError unless `folder` does not exist, or is an empty folder."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ShipError(f"--out {folder} exists and is not a folder: choose another")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ShipError(f"--out {folder} exists and is not empty: choose another, or remove it")
-
-
-def place(scratch: Path, folder: Path) -> None:
-    """Give a whole folder its name."""
-    try:
-        scratch.rename(folder.absolute())  # over an empty folder, too
-    except OSError as error:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise ShipError(f"--out {folder}: {error.strerror}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def chosen_node(
     if best is not None and not best.confirmed:
         raise NothingToShipError(
             f"{run} was stopped before the winner of {task.name} was confirmed: go on with"
-            f" --resume {run}, or ship it as it is with --node {best.number}"
+            f" --resume {shlex.quote(str(run))}, or ship it as it is with --node {best.number}"
         )
     if best is not None and LIBRARY_ONLY in best.verdict.labels:
         raise NothingToShipError(
@@ -173,9 +174,10 @@ def of_fitted(folder: Path) -> tuple[list[ShippedWinner], dict[str, str]]:
             if not path.stem.startswith("winner_")
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ShipError(
-            f"{folder} has no whole {FITTED}: run `adopt.py fit {folder}` first ({error!r})"
-        ) from error
+        command = f"adopt.py fit {shlex.quote(str(folder))}"
+        raise ShipError(f"{folder} has no whole {FITTED}: run `{command}` first ({error!r})") from (
+            error
+        )
     if not names:
         raise NothingToShipError(f"{folder}: the check kept no winner, see its report.md")
     files["sites.json"] = msgspec.json.encode(sites).decode()

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from actors.exit_status import ExitStatus
 from actors.ship import battery_process, hub_layout, installed_package, wheels
 from actors.ship.battery_process import BatteryResults
 from actors.ship.errors import NothingToShipError, ShipError
+from actors.ship.new_folder import check_free, new_folder, place
 from actors.ship.package import (
     PackageFiles,
-    check_free,
     check_license,
     checked_name,
     name_of,
     opened,
     package_files,
     parts_of,
-    place,
-    write_new_folder,
 )
 from actors.ship.package_readme import readme
 from actors.ship.shipped_winner import FITTED, of_file, of_fitted, of_run
@@ -96,8 +93,7 @@ def _tried(
     `before`: results with fewer limits.  More limits have the original run in more uses, so that
     only what failed is tried again.
     """
-    scratch = write_new_folder(out, made.files)
-    try:
+    with new_folder(out, made.files) as scratch:
         results = _battery_results(scratch, made.module, before)
         untried = {part: winner.untried for part, winner in made.parts.items()}
         limits = battery_process.limits_of(results, untried)
@@ -111,8 +107,6 @@ def _tried(
         battery_process.store(scratch, made.module, results)
         (scratch / "README.md").write_text(readme(made, results), encoding="utf-8")
         place(scratch, out)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     _say_placed(made, out, results)
     return None, results
 

@@ -113,8 +113,11 @@ def _built(tree: Path, folder: Path, tags: Sequence[str]) -> Path:
     folder.mkdir(exist_ok=True)
     target = folder / made[0].name
     scratch = folder / f".{target.name}.new"
-    shutil.copyfile(made[0], scratch)
-    scratch.replace(target)
+    try:
+        shutil.copyfile(made[0], scratch)
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
     return target
 
 

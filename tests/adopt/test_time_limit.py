@@ -16,6 +16,7 @@ from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import stages, task_runs
+from actors.adopt.check import check_process
 from actors.adopt.check.check import NO_TIME, check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.step_timing import timed_steps
@@ -28,8 +29,10 @@ from actors.adopt.stage.time_limit import TimeLimit, clock_text
 from actors.adopt.take.take import NO_TIME as NO_TIME_TO_TAKE
 from actors.adopt.take.take import take
 from actors.adopt.take.taken_tasks import Take, TakenTask
+from actors.exit_status import ExitStatus
 from protocol.directives import waiting_directives
 from protocol.release import LIMITS, Limit
+from scripts import adopt
 
 TOP = Path(__file__).parents[2]
 FILE = Path(__file__).parent / "models" / "planted.py"
@@ -190,11 +193,31 @@ def test_a_check_without_time_names_the_winners_that_it_did_not_try(folder: Stag
     assert "| 0.00× |" not in report_text(folder)
 
 
-def test_a_check_that_does_not_come_to_a_result_is_ended(folder: StageFolder) -> None:
-    """The command ends in its time with a sentence, not with half a result."""
+def test_a_check_that_does_not_come_to_a_result_is_ended(
+    folder: StageFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ends in its time with a sentence, not with half a result; nothing is to mend."""
     with_a_winner(folder)
-    with pytest.raises(AdoptError, match="the time was over before the check had a result"):
-        check_apart(folder, 1.0, silent, TimeLimit(0.1))
+    status = adopt.main(["check", str(folder.path), "--max-minutes", "0.002"])
+    assert ExitStatus.STOPPED == status
+    assert "the time was over before the check had a result" in capsys.readouterr().err
+
+
+def test_a_check_with_a_result_has_it_also_where_its_process_ends_too_late(
+    folder: StageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a result that was written as the time was over was none."""
+    with_a_winner(folder)
+    found = check(folder, 0.1, {}, silent, TimeLimit(0.0))
+    script = tmp_path / "slow_end.py"
+    script.write_bytes(
+        b"import pathlib, sys, time\nresult = pathlib.Path(sys.argv[2], 'check.json')\n"
+    )
+    with script.open("a") as file:
+        text = (folder.path / "check.json").read_text()
+        file.write(f"result.write_text({text!r})\ntime.sleep(600)\n")
+    monkeypatch.setattr(check_process, "SCRIPT", script)
+    assert found == check_apart(folder, 1.0, silent, TimeLimit(10.0))
 
 
 def test_long_steps_are_compared_on_some_of_the_batches() -> None:

@@ -13,7 +13,8 @@ import torch
 
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.release.composition import drop_in_source
-from actors.ship.package import PackageFiles, package_files, place, write_new_folder
+from actors.ship.new_folder import new_folder, place
+from actors.ship.package import PackageFiles, package_files
 from actors.ship.shipped_winner import of_file
 from protocol.layouts import Nest
 from protocol.release import Judged, Release
@@ -170,7 +171,8 @@ def package_of(
 ) -> PackageFiles:
     """Write the package of a winner into `folder` / name."""
     made = package_files(name, [of_file(winner_file(folder, kernels, dtypes=dtypes))])
-    place(write_new_folder(folder / name, made.files), folder / name)
+    with new_folder(folder / name, made.files) as scratch:
+        place(scratch, folder / name)
     return made
 
 

@@ -18,7 +18,8 @@ from package_samples import PLAIN_KERNELS, imported, package_of, winner_file
 
 from actors.release.decomposition import drop_in_parts
 from actors.ship.kernel_sources import packaged
-from actors.ship.package import package_files, place, write_new_folder
+from actors.ship.new_folder import new_folder, place
+from actors.ship.package import package_files
 from actors.ship.shipped_winner import of_file
 
 pytestmark = [
@@ -174,7 +175,8 @@ def test_buffers_and_frozen_parameters_have_no_derivative(tmp_path: Path) -> Non
     kernels = NORM_TASK.replace("class Model", "class ModelNew").replace("torch.relu(", "(")
     kernels = kernels.replace("(self.norm(x)) * self.scale", "self.norm(x).relu() * self.scale")
     made = package_files("norm", [of_file(winner_file(tmp_path, kernels, NORM_TASK))])
-    place(write_new_folder(tmp_path / "norm", made.files), tmp_path / "norm")
+    with new_folder(tmp_path / "norm", made.files) as scratch:
+        place(scratch, tmp_path / "norm")
     part = imported(tmp_path / "norm", "norm")
     root = part.__name__.rpartition(".")[0]
     subject = importlib.import_module(f"{root}.comparison").Subject(part, "cpu")
@@ -294,7 +296,8 @@ def test_any_names_nesting_and_buffers_make_an_operator(tmp_path: Path) -> None:
     """Names that begin with a digit, dicts, integers, buffers outside of the state dict."""
     kernels = SEQUENTIAL.replace("class Model", "class ModelNew")
     made = package_files("fused-gate", [of_file(winner_file(tmp_path, kernels, SEQUENTIAL))])
-    place(write_new_folder(tmp_path / "p", made.files), tmp_path / "p")
+    with new_folder(tmp_path / "p", made.files) as scratch:
+        place(scratch, tmp_path / "p")
     part = imported(tmp_path / "p", made.module)
     plain, winner, inputs = pair(part)
     with torch.no_grad():

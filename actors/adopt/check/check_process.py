@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -13,11 +14,12 @@ import msgspec
 from actors.adopt.check.check import PROGRESS
 from actors.adopt.check.check_result import Check
 from actors.adopt.fit.fit import PACKAGE, Fit
-from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.errors import AdoptError, TimeOverError
 from actors.adopt.stage.exec_child import has_ended, started_child
 from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit
 
+RESULT = "check.json"
 DROPPED = "check.dropped"  # name -> reason, of winners that killed a check
 OWN_PART = 0.9  # of the time, in which the check itself ends; at its end it is killed
 LEAST_MINUTES = 0.01
@@ -33,7 +35,7 @@ def check_apart(
     """Run the check in child processes until one ends; drop the winners that ended others."""
     count = len(folder.read("fit.json", Fit, "adopt.py fit").winners)
     dropped: dict[str, str] = {}
-    folder.remove("check.json", "report.md", DROPPED, PROGRESS)
+    folder.remove(RESULT, "report.md", DROPPED, PROGRESS)
     for _ in range(count + 1):
         folder.write(DROPPED, dropped)
         status = _check_status(folder, seconds, limit)
@@ -46,24 +48,26 @@ def check_apart(
         dropped[tried[-1]] = f"the process died ({name})"
         say(f"dropped: {tried[-1]}: {dropped[tried[-1]]}")
     folder.remove(DROPPED)
-    if not folder.has("check.json"):
+    if not folder.has(RESULT):
         raise AdoptError(f"the check of {folder.path} did not end: its output is above")
-    return folder.read("check.json", Check, "adopt.py check")
+    return folder.read(RESULT, Check, "adopt.py check")
 
 
 def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
-    """Run one child process; return its exit status; raise AdoptError at the end of the time."""
+    """Run one child process; return its exit status; raise TimeOverError at the end of the time."""
     command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]
     command += ["--seconds", str(seconds)]
     if not math.isinf(limit.left_s):
         command += ["--max-minutes", str(max(limit.left_s * OWN_PART / 60, LEAST_MINUTES))]
     with started_child(command, signal.SIGKILL) as child:
-        if not has_ended(child, limit.left_s):
-            raise AdoptError(
-                f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
-                f" winners, unchecked; `adopt.py check {folder.path}` begins it again"
-            )
-        return child.returncode
+        if has_ended(child, limit.left_s):
+            return child.returncode
+    if folder.has(RESULT):  # it is written last, and a process takes seconds to end
+        return 0
+    raise TimeOverError(
+        f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"
+        f" winners, unchecked; `adopt.py check {shlex.quote(str(folder.path))}` begins it again"
+    )
 
 
 def dropped_before(folder: StageFolder) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -122,7 +123,8 @@ def load_package(folder: StageFolder, written_as: str = PACKAGE) -> Any:
     """Import the package of a stage folder anew."""
     path = folder.path / written_as / "__init__.py"
     if not path.is_file():
-        raise AdoptError(f"{folder.path} has no {PACKAGE}: run `adopt.py fit {folder.path}` first")
+        command = f"adopt.py fit {shlex.quote(str(folder.path))}"
+        raise AdoptError(f"{folder.path} has no {PACKAGE}: run `{command}` first")
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     name = f"{PACKAGE}_{digest}"
     for loaded in [key for key in sys.modules if key.startswith(name)]:

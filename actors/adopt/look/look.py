@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -106,7 +107,8 @@ def opened_model(folder: StageFolder) -> tuple[ModelFile, ModelRecord]:
     record = folder.read("model.json", ModelRecord, "adopt.py look")
     path = Path(record.path)
     if file_hash(path) != record.sha256:
-        raise AdoptError(f"{path} has changed since `look`: run `adopt.py look {path}` again")
+        command = f"adopt.py look {shlex.quote(str(path))}"
+        raise AdoptError(f"{path} has changed since `look`: run `{command}` again")
     return ModelFile(path), record
 
 

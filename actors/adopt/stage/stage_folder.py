@@ -45,6 +45,35 @@ class StageFolder:
         """`path` need not exist before the first file is written."""
         self.path = path
 
+    def check_own(self) -> None:
+        """Raise AdoptError where no stage can write here: before hours are spent on a result.
+
+        The folder is not there yet, or empty, or an adopted model's.
+        """
+        whole = self.path.absolute()
+        check_text(whole)
+        try:
+            place = next(each for each in (whole, *whole.parents) if os.path.lexists(each))
+            names = sorted(each.name for each in whole.iterdir()) if whole.is_dir() else []
+        except OSError as error:
+            raise AdoptError(f"can't use {self.path}: {error.strerror}") from error
+        if not place.is_dir():
+            raise AdoptError(f"can't write into {self.path}: {place} is a file")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise AdoptError(f"can't write into {self.path}: {place} is not writable")
+        if names and not self._is_own():
+            raise AdoptError(
+                f"{self.path} is not empty and holds no adopted model ({names[0]}): choose another"
+                " folder with --out"
+            )
+
+    def _is_own(self) -> bool:
+        try:
+            self.read("model.json", ModelRecord, "adopt.py look")
+        except AdoptError:
+            return False
+        return True
+
     def write(self, name: str, value: object) -> None:
         """Write a stage's result as JSON, whole or not at all."""
         text = msgspec.json.format(msgspec.json.encode(value), indent=1)
@@ -102,7 +131,21 @@ class StageFolder:
     def remove(self, *names: str) -> None:
         """Remove results of later stages, which a repeated stage makes invalid."""
         for name in names:
-            (self.path / name).unlink(missing_ok=True)
+            try:
+                (self.path / name).unlink(missing_ok=True)
+            except OSError as error:
+                raise AdoptError(f"can't remove {self.path / name}: {error.strerror}") from error
+
+
+def check_text(path: Path) -> None:
+    """Raise AdoptError for a path that no JSON file can hold."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise AdoptError(
+            f"{str(path)!a} is not UTF-8 text: rename it, or set PYTHONUTF8=1 where the"
+            " locale is not UTF-8"
+        ) from error
 
 
 def file_hash(path: Path) -> str:

@@ -18,6 +18,7 @@ from actors.release.guard.judged_values import (
     _DEVICE,
     _JUDGED,
     _LIMITS,
+    _has_record,
     _leaf_specs,
     _misfit,
     _modules,
@@ -314,6 +315,7 @@ def _exported(module, args, kwargs):
     if (
         forward is None
         or kwargs
+        or _has_record(_JUDGED["outputs"])
         or len(args) != len(_ARGUMENTS)
         or _torch.is_autocast_enabled(_DEVICE)
     ):
@@ -343,5 +345,8 @@ def _traced(module, args, kwargs):
     return _compiled(module, args, kwargs)
 
 
-_is_function = _RESULTS and len(_INIT) == len(_JUDGED["init"][2])
+# The original of a call with a dataclass needs the dataclass, and an operator takes tensors.
+_is_function = (
+    _RESULTS and len(_INIT) == len(_JUDGED["init"][2]) and not any(map(_has_record, _ARGUMENTS))
+)
 forward = _define_forward() if _is_function else None

@@ -60,15 +60,16 @@ def run(part, device, names):
                 note = CHECKS[name](Subject(module, device)) or ""
             outcome = "passed"
         except NotCheckableError as error:
-            outcome, note = "not made", str(error)
+            outcome, note = "not made", in_one_line(error)
         except Exception as error:
-            outcome, note = (
-                "failed",
-                f"{type(error).__name__}: {' '.join(str(error).split())[:400]}",
-            )
+            outcome, note = "failed", f"{type(error).__name__}: {in_one_line(error)}"
         rows[name] = {"outcome": outcome, "note": note}
         print(f"{part}  {name:<18} {outcome:<9} {note}", flush=True)
     return rows
+
+
+def in_one_line(error):
+    return " ".join(str(error).split())[:400]
 
 
 def where():

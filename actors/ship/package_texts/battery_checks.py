@@ -17,6 +17,7 @@ import torch
 from .check_inputs import (
     differentiable,
     differentiate,
+    exact_gradients,
     gradients,
     misaligned,
     permuted,
@@ -25,7 +26,8 @@ from .check_inputs import (
     seconds_of,
     sliced,
 )
-from .comparison import NotCheckableError, call, change, copies, require_close
+from .comparison import NotCheckableError, call, copies, exact, require_close
+from .judged_calls import change
 
 CHECKS = {}  # name -> function of a Subject; returns a note, or None
 
@@ -146,8 +148,9 @@ def check_gradients(subject):
     for numbers in (None, judged) if judged is not None else (None,):
         calls = [differentiable(winner, subject.inputs(seed), numbers) for seed in range(2)]
         before = [differentiable(plain, subject.inputs(seed), numbers) for seed in range(2)]
-        for one, other in zip(calls, before):
-            require_close(differentiate(*one), differentiate(*other))
+        truths = [exact_gradients(plain, subject.inputs(seed), numbers) for seed in range(2)]
+        for one, other, truth in zip(calls, before, truths):
+            require_close(differentiate(*one), differentiate(*other), truth)
     if judged is not None and subject.runs_kernels():
         assert winner.kernel_stats()["kernel"], f"no kernels: {winner.kernel_stats()}"
 
@@ -157,15 +160,15 @@ def check_threads(subject):
     """Two threads call one module at the same time."""
     plain = subject.plain()
     winner = subject.winner(plain)
-    expected = [call(plain, subject.inputs(seed)) for seed in range(2)]
     inputs = [subject.inputs(seed) for seed in range(2)]
+    expected = [(call(plain, each), exact(plain, each)) for each in inputs]
     wrong = []
 
     def work(number):
         try:
             with torch.no_grad():
                 for _ in range(20):
-                    require_close(winner(*copies(inputs[number])), expected[number])
+                    require_close(winner(*copies(inputs[number])), *expected[number])
         except Exception as error:
             wrong.append(error)
 

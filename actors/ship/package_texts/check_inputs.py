@@ -3,16 +3,18 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import copy
 import time
 
 import torch
 
-from .comparison import NotCheckableError, copies, tensors_of
+from .comparison import NotCheckableError, copies
+from .judged_calls import change, tensors_of
 
 
 def operator_of(subject):
     if subject.part.forward is None:
-        raise NotCheckableError("the module has no tensor among its outputs")
+        raise NotCheckableError("there is no operator for the inputs and outputs of this module")
     return subject.part.forward
 
 
@@ -73,6 +75,15 @@ def perturbed(module):
 def gradients(module, inputs):
     """Return the gradients of the inputs and of the parameters, [] where there are none."""
     return differentiate(*differentiable(module, inputs))
+
+
+def exact_gradients(module, inputs, numbers=None):
+    """Return the gradients in float64, or None where the module does not run so."""
+    doubled = change(inputs, lambda t: t.double() if t.is_floating_point() else t)
+    try:
+        return differentiate(*differentiable(copy.deepcopy(module).double(), doubled, numbers))
+    except Exception:
+        return None
 
 
 def differentiable(module, inputs, numbers=None):

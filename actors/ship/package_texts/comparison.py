@@ -8,6 +8,7 @@ import functools
 
 import torch
 
+from .judged_calls import call_inputs, change, constructor_arguments, tensors_of
 from .random_fills import large_fills
 
 ERROR_FACTOR = 8.0  # a kernel's error may be so many times the original's own
@@ -45,13 +46,13 @@ class Subject:
     def _construct(self, kind):
         torch.manual_seed(1)
         with large_fills(on_card=self.is_on_card):
-            made = kind(*move(list(self.part.get_init_inputs()), self.device))
-        return made.to(self.device)
+            made = kind(*move(constructor_arguments(self.part), self.device))
+        return made.to(self.device, self.part.JUDGED.get("dtype"))
 
     def inputs(self, seed=0):
         torch.manual_seed(seed)
         with large_fills(on_card=self.is_on_card):
-            drawn = list(self.part.get_inputs())
+            drawn = call_inputs(self.part)
         return move(drawn, self.device)
 
     def tensors(self, module, inputs):
@@ -129,6 +130,11 @@ def exact(plain, inputs):
         return None
 
 
+def require_right(got, plain, inputs):
+    """Raise unless each tensor is what the original returns, in the sense of float64."""
+    require_close(got, call(plain, inputs), exact(plain, inputs))
+
+
 def require_close(got, expected, truth=None):
     """Raise unless each tensor is as near to the truth as the original's, times a factor."""
     ours, theirs = tensors_of(got), tensors_of(expected)
@@ -156,29 +162,6 @@ def require_close(got, expected, truth=None):
         floor = FLOORS.get(tensors_of(expected)[0].dtype, SMALL_FLOAT_FLOOR)
         allowed = max(floor, ERROR_FACTOR * own)
         assert off <= allowed, f"the error is {off:.2g}, allowed is {allowed:.2g}"
-
-
-def tensors_of(value):
-    """Return the tensors in a value, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_of(item)]
-    return []
-
-
-def change(value, how):
-    """Return a value with `how` applied to each of its tensors."""
-    if isinstance(value, torch.Tensor):
-        return how(value)
-    if isinstance(value, dict):
-        return {key: change(item, how) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [change(item, how) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
 
 
 def move(values, device):

@@ -14,6 +14,7 @@ import torch
 
 from . import PARTS, extensions
 from .comparison import move
+from .judged_calls import call_inputs, constructor_arguments
 
 
 def main():
@@ -42,9 +43,9 @@ def use(part):
     if device == "cuda" and not torch.cuda.is_available():
         return "its kernels need a CUDA device"
     with torch.no_grad():
-        module = part.ModelNew(*move(list(part.get_init_inputs()), device)).to(device)
-        inputs = move(list(part.get_inputs()), device)
-        module(*inputs)
+        module = part.ModelNew(*move(constructor_arguments(part), device))
+        module.to(device, part.JUDGED.get("dtype"))
+        module(*move(call_inputs(part), device))
     return "; ".join(module.kernel_stats()["reasons"])
 
 

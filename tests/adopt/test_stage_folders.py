@@ -1,0 +1,114 @@
+"""The folder of an adopted model: nothing of another program's is overwritten there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.adopt.stage.errors import AdoptError
+from actors.adopt.stage.stage_folder import ModelRecord, StageFolder
+from scripts import adopt
+
+MODEL = """\
+import torch
+
+
+class Gate(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * torch.sigmoid(x)
+
+
+def build():
+    return torch.nn.Sequential(Gate(), torch.nn.Linear(64, 8)).eval()
+
+
+def batches():
+    for _ in range(3):
+        yield (torch.randn(64, 64),), {}
+"""
+
+
+def of_another_program(path: Path) -> None:
+    path.mkdir()
+    (path / "model.json").write_text('{"layers": 3}')
+
+
+def of_notes(path: Path) -> None:
+    path.mkdir()
+    (path / "notes.txt").write_text("mine")
+
+
+def a_file(path: Path) -> None:
+    path.write_text("mine")
+
+
+@pytest.mark.parametrize(
+    ("make", "inside", "reason"),
+    [
+        (of_another_program, "", "not empty and holds no adopted model (model.json)"),
+        (of_notes, "", "not empty and holds no adopted model (notes.txt)"),
+        (a_file, "", "is a file"),
+        (a_file, "below", "is a file"),
+    ],
+)
+def test_a_folder_of_others_is_refused_before_the_model_is_run(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], None],
+    inside: str,
+    reason: str,
+) -> None:
+    """One line and status 2; before, another program's model.json was written over."""
+    place = tmp_path / "place"
+    make(place)
+    (tmp_path / "m.py").write_text("raise RuntimeError('it was run')\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert 2 == adopt.main(["look", str(tmp_path / "m.py"), "--out", str(place / inside)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert reason in line
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_folder_that_is_not_writable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a read-only disk the command ends before it measures."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(AdoptError, match=r"can't write into .*out: .* is not writable"):
+        StageFolder(tmp_path / "out").check_own()
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_adopted_model_s_folder_and_an_empty_one_are_used(tmp_path: Path) -> None:
+    """What stopped stages left is no obstacle."""
+    folder = StageFolder(tmp_path)
+    folder.check_own()
+    folder.write("model.json", ModelRecord(path="m.py", sha256="", batches=3))
+    (tmp_path / "captures").mkdir()
+    folder.check_own()
+
+
+def test_a_path_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    """JSON files hold paths; before, it was a traceback after the measurements."""
+    with pytest.raises(AdoptError, match=r"not UTF-8 text.*PYTHONUTF8=1"):
+        StageFolder(tmp_path / "\udcff").check_own()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_next_command_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a folder's name has blanks."""
+    place = tmp_path / "mein größtes Modell"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    Path("my model.py").write_text(MODEL)
+    assert 0 == adopt.main(["look", "my model.py", "--max-outside", "100%"])
+    assert 0 == adopt.main(["take", "adopt/my model", "--at", "0", "--max-gap", "100000%"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    words = shlex.split(last.removeprefix("next: "))
+    assert Path(words[words.index("--task") + 1]).is_file()
