@@ -17,7 +17,6 @@ from actors.agents.recipes.ir.graph import GraphNode, OperationGraph, Shape
 Order = tuple[int, ...]  # the dimensions, slowest in memory first
 
 _CONVOLUTION = re.compile(r"(?:conv[23]d|conv_transpose[23]d)\(\{0\}[,)]")
-_MODULE = re.compile(r"self\.[\w.\[\]]+\(\{0\}\)")
 _TRANSPOSE = re.compile(r"\{0\}\.transpose\((-?\d+), (-?\d+)\)|torch\.transpose\(\{0\}, (.*)\)")
 _PERMUTE = re.compile(r"\{0\}\.permute\((.*)\)|torch\.permute\(\{0\}, (.*)\)")
 
