@@ -52,3 +52,15 @@ def test_calls_in_another_order_are_right(bench: Bench) -> None:
     (x,) = drawn.get_inputs()
     for other in (x.contiguous(), x.transpose(2, 3).contiguous().transpose(2, 3)):
         bench.torch.testing.assert_close(reference(x), made(other))
+
+
+def test_results_are_contiguous_where_pytorch_s_are(bench: Bench) -> None:
+    """A caller may take a view of them: softmax and norms return contiguous memory for any."""
+    softmax = task("pass", "return F.softmax(x, 1) * 2", CHANNELS_LAST)
+    norm = task("self.n = nn.LayerNorm(16)", "return self.n(x)", HEADS)
+    for source in (softmax, norm):
+        drawn, _reference, made = bench.models(source, candidate(source, {}))
+        (x,) = drawn.get_inputs()
+        assert made(x).view(2, -1).shape == (2, x.numel() // 2)
+    channels = task("self.n = nn.BatchNorm2d(10)\nself.eval()", "return self.n(x)", CHANNELS_LAST)
+    assert copies(bench, channels) == (0, True)

@@ -397,4 +397,6 @@ class CallReader(TorchFallback):
             made = self.with_inferred_shape(value, bare, args, kwargs)
         if kwargs.get("inplace") and args and isinstance(args[0], TensorView) and made != args[0]:
             self.changed_in_place[args[0].node] = self.line
+        if isinstance(made, TensorView):
+            self.graph.function_of.setdefault(made.node, bare)
         return made

@@ -20,10 +20,29 @@ _CONVOLUTION = re.compile(r"(?:conv[23]d|conv_transpose[23]d)\(\{0\}[,)]")
 _TRANSPOSE = re.compile(r"\{0\}\.transpose\((-?\d+), (-?\d+)\)|torch\.transpose\(\{0\}, (.*)\)")
 _PERMUTE = re.compile(r"\{0\}\.permute\((.*)\)|torch\.permute\(\{0\}, (.*)\)")
 
+# Functions whose result is contiguous in PyTorch, whatever they are given; the second ones may also
+# return channels last.
+_CONTIGUOUS = frozenset(
+    {"softmax", "log_softmax", "softmin", "layer_norm", "instance_norm", "logsigmoid"}
+)
+_CONTIGUOUS_OR_CHANNELS_LAST = frozenset({"rms_norm", "group_norm", "batch_norm"})
+
 
 def plain_order(rank: int) -> Order:
     """The order of a contiguous tensor."""
     return tuple(range(rank))
+
+
+def channels_last(rank: int) -> Order:
+    """The order of a tensor [N, C, ...] whose channels are next to each other."""
+    return (0, *range(2, rank), 1)
+
+
+def returns_contiguous(function: str, order: Order) -> bool:
+    """Whether torch's function returns contiguous memory for operands of this order."""
+    return function in _CONTIGUOUS or (
+        function in _CONTIGUOUS_OR_CHANNELS_LAST and order != channels_last(len(order))
+    )
 
 
 def inverse_of(order: Order) -> Order:
@@ -68,8 +87,7 @@ def library_order(graph: OperationGraph, node: GraphNode) -> Order | None:
     if len(node.sizes) != rank:
         return None
     if _CONVOLUTION.search(text):  # cuDNN and oneDNN give channels last for channels last
-        channels_last = (0, *range(2, rank), 1)
-        return channels_last if order == channels_last else None
+        return order if order == channels_last(rank) else None
     moved = _moved_dims(text, rank)
     if moved is None:
         return None
