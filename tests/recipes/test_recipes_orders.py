@@ -16,6 +16,13 @@ AROUND_CONVOLUTION = task(
     CHANNELS_LAST,
 )
 
+ATTENTION = task(
+    "pass",
+    "q = torch.tanh(x) * 2\n"
+    "return torch.sigmoid(F.scaled_dot_product_attention(q, q, q).transpose(1, 2)) * 3",
+    HEADS,
+)
+
 
 def copies(bench: Bench, source: str) -> tuple[int, bool]:
     """Return how many tensors a call copies, and whether results have eager's strides."""
@@ -29,8 +36,8 @@ def copies(bench: Bench, source: str) -> tuple[int, bool]:
 
 
 def test_no_copy_is_made_of_tensors_in_another_order(bench: Bench) -> None:
-    """A channels-last model, and a norm of heads, pay for no change of layout."""
-    for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION):
+    """A channels-last model, a norm of heads, and attention pay for no change of layout."""
+    for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION, ATTENTION):
         assert (0, True) == copies(bench, source)
 
 

@@ -17,6 +17,7 @@ from actors.agents.recipes.ir.graph import GraphNode, OperationGraph, Shape
 Order = tuple[int, ...]  # the dimensions, slowest in memory first
 
 _CONVOLUTION = re.compile(r"(?:conv[23]d|conv_transpose[23]d)\(\{0\}[,)]")
+_ATTENTION = re.compile(r"scaled_dot_product_attention\(\{0\},")
 _TRANSPOSE = re.compile(r"\{0\}\.transpose\((-?\d+), (-?\d+)\)|torch\.transpose\(\{0\}, (.*)\)")
 _PERMUTE = re.compile(r"\{0\}\.permute\((.*)\)|torch\.permute\(\{0\}, (.*)\)")
 
@@ -88,6 +89,8 @@ def library_order(graph: OperationGraph, node: GraphNode) -> Order | None:
         return None
     if _CONVOLUTION.search(text):  # cuDNN and oneDNN give channels last for channels last
         return order if order == channels_last(rank) else None
+    if _ATTENTION.search(text):  # for heads that a transpose put first it gives the same
+        return order if order == (0, 2, 1, 3) else None
     moved = _moved_dims(text, rank)
     if moved is None:
         return None
