@@ -16,6 +16,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -374,8 +375,7 @@ class CallReader(TorchFallback):
         """A call of a function on tensors: `found`'s graph nodes, or a PyTorch expression.
 
         `found` is the graph function, None where there is none; where it does not take these
-        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare` names the rule
-        for its shape.
+        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare`: its name.
         """
         args = [self.as_tensor(a) if isinstance(a, ParameterValue) else a for a in args]
         kwargs = {
@@ -387,11 +387,9 @@ class CallReader(TorchFallback):
             return args[0]
         made: object = None
         if found is not None:
-            try:
+            with suppress(UnsupportedOperationError, *ARGUMENT_ERRORS):
                 inspect.signature(found).bind(self.graph, *args, **kwargs)
                 made = found(self.graph, *args, **kwargs)
-            except (UnsupportedOperationError, *ARGUMENT_ERRORS):
-                made = None
         if made is None:
             value = self.torch_value(text, args, kwargs if text_kwargs is None else text_kwargs)
             made = self.with_inferred_shape(value, bare, args, kwargs)
