@@ -191,7 +191,8 @@ class DeviceSession:
         """
         verdict = self._judge(task, request, context)
         is_short = isinstance(verdict, Verdict) and verdict.verdict is Outcome.OUT_OF_MEMORY
-        if is_short and self.references.end_other_tasks(task):
+        was_built = request.built is None or request.built.fault is None  # builds use no card
+        if is_short and was_built and self.references.end_other_tasks(task):
             # The second try must not find what the first try's runner left, so it builds anew.
             verdict = self._judge(task, msgspec.structs.replace(request, built=None), context)
         return verdict
@@ -274,7 +275,8 @@ class DeviceSession:
         return built.ran_out_of_memory if built and built.fault else self.zygote.ran_out_of_memory
 
     def release(self, task: Task, source: str, context: EvaluationContext) -> Release | TaskProblem:
-        """Check a winner as a drop-in file."""
+        """Check a winner as a drop-in file, with no other task's reference on the card."""
+        self.references.end_other_tasks(task)
         first, *others = case_tasks(task)
         more = tuple(self._fixture_of(each).judged for each in others)
         fixture = self.references.fixture_of(first)
@@ -287,7 +289,11 @@ class DeviceSession:
         return release
 
     def inspect(self, task: Task, source: str, verdict: Verdict) -> Verdict:
-        """Return a winner's verdict with what the GPU maker's tools report of it."""
+        """Return a winner's verdict with what the GPU maker's tools report of it.
+
+        They use memory of the card as well, so no other task's reference is on it.
+        """
+        self.references.end_other_tasks(task)
         fixture = self.references.fixture_of(case_tasks(task)[0])
         if isinstance(fixture, TaskProblem):
             return verdict

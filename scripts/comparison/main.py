@@ -15,6 +15,7 @@ from protocol.atomic_file import write_atomically
 from scripts.comparison import comparison_arguments, comparison_runs, comparison_text
 from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments, Phase
 from scripts.comparison.earlier_rows import (
+    FLAG,
     RowsByLabel,
     earlier_line,
     read_earlier,
@@ -25,6 +26,7 @@ from scripts.tables.result_files import RUN_FOLDER
 from scripts.tables.result_rows import ProblemState, RunRows
 from scripts.tables.run_description import RunDescription
 
+ROWS_NAME = "comparison.json"
 TURNS: dict[Phase, Phase] = {"agents": "evaluators", "evaluators": "agents"}
 
 
@@ -75,6 +77,11 @@ def _earlier(arguments: ComparisonArguments) -> RowsByLabel:
     """Return the rows of `--earlier`; raise UsageError where they don't belong to this."""
     labels = [one.label for one in arguments.variations]
     tasks = [path.stem for path in arguments.tasks]
+    written = arguments.results / ROWS_NAME
+    if arguments.earlier is not None and arguments.earlier.resolve() == written.resolve():
+        raise UsageError(
+            f"{FLAG} {arguments.earlier}: this comparison writes it: copy it out of --results"
+        )
     return read_earlier(arguments.earlier, labels, arguments.seeds, tasks)
 
 
@@ -94,7 +101,7 @@ def _write(arguments: ComparisonArguments, earlier: RowsByLabel) -> tuple[RowsBy
     page = comparison_text.comparison_text(rows, description)
     arguments.results.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(rows), indent=2).decode()
-    write_atomically(arguments.results / "comparison.json", f"{text}\n")
+    write_atomically(arguments.results / ROWS_NAME, f"{text}\n")
     write_atomically(arguments.results / "comparison.md", f"{page}\n")
     return found, page
 

@@ -80,7 +80,8 @@ def test_the_log_tells_a_candidates_way(judge: Judge, task: Task) -> None:
     assert ["built", "checked", "timed", "verdict"] == list(steps)
     assert "compiled by c++" in str(steps["built"]["how"])
     assert {"rounds", "seconds"} == set(steps["checked"])
-    timed = {"groups", "calls", "reference_calls", "ended_by", "other_programs", "seconds"}
+    looks = {"left_us", "one_after_the_other", "other_programs"}
+    timed = {"groups", "calls", "reference_calls", "ended_by", "seconds"} | looks
     assert timed == set(steps["timed"])
     assert ("correct", None) == (steps["verdict"]["verdict"], steps["verdict"]["reason"])
     reports = [report.split()[0] for report in context.reports]

@@ -11,14 +11,20 @@ import msgspec
 import pytest
 from evaluator_samples import TASK, wrong_candidate
 
-from actors.evaluator.ipc.card_memory import TaskBytes
+from actors.evaluator.build.build_stage import BuildResult
+from actors.evaluator.ipc.card_memory import PARAMETER_COPIES, TaskBytes
+from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.judge import Judge
 from actors.evaluator.reference import reference_cache
-from actors.evaluator.reference.fixture import IDLE_BYTES, ReferenceFixture
+from actors.evaluator.reference.fixture import IDLE_BYTES, ReferenceFixture, TaskProblem
+from actors.evaluator.release_stage import ReleaseStage
+from actors.evaluator.sandbox.child_failures import CandidateFault
 from actors.evaluator.session import DeviceSession
+from protocol.release import Release
 from protocol.values import Outcome, Reference, Task, Verdict
 
 GIB = 1 << 30
+BUILDS = "from torch.utils.cpp_extension import load_inline\n"
 CARD_141, CARD_80 = 139 * GIB, 79 * GIB
 
 
@@ -26,13 +32,14 @@ def task_named(name: str) -> Task:
     return Task(name=name, source=TASK, checks=3)
 
 
-def fixture_of(name: str, size_gib: float, free: int) -> Any:  # what the rule reads of a fixture
+def fixture_of(name: str, size_gib: float, free: int, parameters_gib: float = 0.0) -> Any:
+    """Return what the rule reads of a fixture."""
     size = int(size_gib * GIB)
     return SimpleNamespace(
         task=task_named(name),
         on_host=False,
         task_bytes=TaskBytes(inputs=size, outputs=size),
-        idle_bytes=IDLE_BYTES,
+        idle_bytes=IDLE_BYTES + int(PARAMETER_COPIES * parameters_gib * GIB),
         facts=SimpleNamespace(free_bytes=free),
     )
 
@@ -122,6 +129,69 @@ def test_a_candidate_short_of_memory_is_judged_again_alone(
     assert isinstance(verdict, Verdict)
     assert verdict.verdict is Outcome.WRONG
     assert warm == [2, 1]
+    assert opened == ["a", "b"]
+
+
+def test_a_build_that_ran_out_of_memory_is_not_repeated(
+    patient_judge: Judge, opened: list[str], tmp_path: Path
+) -> None:
+    """Compilers use no memory of a card: a second build would hold the device for nothing."""
+    built = BuildResult(
+        confinement=Confinement(folder=str(tmp_path), environment={}),
+        fault=CandidateFault(outcome=Outcome.CRASHED, stage="import", reason="killed"),
+        ran_out_of_memory=True,
+    )
+    for name in "ab":
+        patient_judge.measure(task_named(name))
+    verdict = patient_judge.judge(task_named("b"), f"{BUILDS}{wrong_candidate()}", built=built)
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.OUT_OF_MEMORY
+    patient_judge.measure(task_named("a"))
+    assert opened == ["a", "b"]
+
+
+def test_a_winner_is_checked_without_other_tasks_beside_it(
+    patient_judge: Judge, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drop-in checks take second instances, gradients and larger batches of a card's memory."""
+    beside: list[int] = []
+    references = patient_judge.session.references
+
+    def checked(_self: ReleaseStage, *_arguments: Any) -> Release:
+        beside.append(len(references._fixtures) - 1)
+        return Release(judged=references._fixtures[-1].judged)
+
+    monkeypatch.setattr(ReleaseStage, "run", checked)
+    for name in "ab":
+        patient_judge.measure(task_named(name))
+    patient_judge.release(task_named("a"), wrong_candidate())
+    assert beside == [0]
+    assert opened == ["a", "b"]
+
+
+def test_the_parameters_of_the_judged_task_count_too() -> None:
+    """Judging takes ten copies of them: of 3 GiB each, two tasks want 68 GiB of a card of 80."""
+    small, large = (
+        [fixture_of(name, 0.1, CARD_80, parameters) for name in "ab"] for parameters in (0.5, 3.0)
+    )
+    assert reference_cache.fit_together(small)
+    assert not reference_cache.fit_together(large)
+
+
+def test_a_task_that_is_too_slow_is_not_begun_again(
+    patient_judge: Judge, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for its whole limit a second time, and end the references of other tasks."""
+    patient_judge.measure(task_named("a"))
+
+    def slow(self: ReferenceFixture, *_arguments: Any) -> TaskProblem:
+        opened.append(self.task.name)
+        return TaskProblem(reason="the task's import took more than 60 s", final=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReferenceFixture, "open", slow)
+        assert isinstance(patient_judge.measure(task_named("b")), TaskProblem)
+    patient_judge.measure(task_named("a"))
     assert opened == ["a", "b"]
 
 

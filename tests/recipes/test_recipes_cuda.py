@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from recipe_runner import Bench, candidate
+from recipe_runner import Bench, candidate, task
 from test_recipes_numbers import FAMILIES
 
 CHANGES: list[dict[str, object]] = [
@@ -54,7 +54,16 @@ def test_every_family_agrees_on_the_card(
 ) -> None:
     """The errors are as small as on the CPU."""
     torch = bench.torch
-    task, reference, made = bench.models(FAMILIES[name], candidate(FAMILIES[name], change, "cuda"))
-    inputs = [value.cuda() for value in task.get_inputs()]
+    drawn, reference, made = bench.models(FAMILIES[name], candidate(FAMILIES[name], change, "cuda"))
+    inputs = [value.cuda() for value in drawn.get_inputs()]
     torch.backends.cuda.matmul.allow_tf32 = False
     assert bench.error(reference.cuda(), made.cuda(), inputs) < 8
+
+
+def test_a_pool_of_a_large_tensor_counts_in_64_bits() -> None:
+    """Its results are few, but 2,048 × 2,048 numbers of 1,024 images are beyond 32 bits."""
+    pool = "return F.avg_pool2d(x, 11)"
+    large = task("pass", pool, "torch.rand(16, 64, 2048, 2048)")
+    small = task("pass", pool, "torch.rand(16, 64, 204, 204)")
+    assert "const long long u0" in candidate(large, {"fusion": "all"}, "cuda")
+    assert "const int u0" in candidate(small, {"fusion": "all"}, "cuda")

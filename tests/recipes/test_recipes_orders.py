@@ -17,6 +17,13 @@ AROUND_CONVOLUTION = task(
 )
 
 ATTENTION = task(
+    "pass",
+    "q = torch.tanh(x) * 2\n"
+    "return torch.sigmoid(F.scaled_dot_product_attention(q, q, q).transpose(1, 2)) * 3",
+    HEADS,
+)
+
+ATTENTION_BLOCK = task(
     "self.q = nn.Linear(32, 96, bias=False)\nself.o = nn.Linear(32, 32)",
     "q, k, v = self.q(x).reshape(2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)\n"
     "y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 9, 32)\n"
@@ -37,17 +44,17 @@ def copies(bench: Bench, source: str) -> tuple[int, bool]:
 
 
 def test_no_copy_is_made_of_tensors_in_another_order(bench: Bench) -> None:
-    """A channels-last model, and a norm of heads, pay for no change of layout."""
-    for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION):
+    """A channels-last model, a norm of heads, and attention pay for no change of layout."""
+    for source in (ACTIVATION, HEAD_NORM, AROUND_CONVOLUTION, ATTENTION):
         assert (0, True) == copies(bench, source)
 
 
 def test_what_follows_attention_is_in_a_kernel(bench: Bench) -> None:
     """Before, the shape was lost at `unbind`, and a block's other half stayed in PyTorch."""
-    made = candidate(ATTENTION, {})
+    made = candidate(ATTENTION_BLOCK, {})
     assert "1 kernel in place of PyTorch's operations" in made
-    assert bench.worst(ATTENTION, made) < 6
-    _, reference, module = bench.models(ATTENTION, made)
+    assert bench.worst(ATTENTION_BLOCK, made) < 6
+    _, reference, module = bench.models(ATTENTION_BLOCK, made)
     x = bench.torch.randn(2, 9, 32)
     with bench.torch.profiler.profile() as profile:
         module(x)
@@ -77,3 +84,15 @@ def test_calls_in_another_order_are_right(bench: Bench) -> None:
     (x,) = drawn.get_inputs()
     for other in (x.contiguous(), x.transpose(2, 3).contiguous().transpose(2, 3)):
         bench.torch.testing.assert_close(reference(x), made(other))
+
+
+def test_results_are_contiguous_where_pytorch_s_are(bench: Bench) -> None:
+    """A caller may take a view of them: softmax and norms return contiguous memory for any."""
+    softmax = task("pass", "return F.softmax(x, 1) * 2", CHANNELS_LAST)
+    norm = task("self.n = nn.LayerNorm(16)", "return self.n(x)", HEADS)
+    for source in (softmax, norm):
+        drawn, _reference, made = bench.models(source, candidate(source, {}))
+        (x,) = drawn.get_inputs()
+        assert made(x).view(2, -1).shape == (2, x.numel() // 2)
+    channels = task("self.n = nn.BatchNorm2d(10)\nself.eval()", "return self.n(x)", CHANNELS_LAST)
+    assert copies(bench, channels) == (0, True)

@@ -252,6 +252,18 @@ def test_rows_that_are_no_further_seeds_are_refused(
     assert reason in capsys.readouterr().err
 
 
+def test_an_earlier_file_is_not_the_one_that_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would hold the new seeds as well, and the next start of the command would refuse them."""
+    old = tmp_path / "comparison.json"
+    old.write_bytes(msgspec.json.encode({"knowledge=none": {0: rows_of(solved(1, 2.0))}}))
+    line = f"--task {solved(1, 2.0).task}.py --seeds 1 --vary knowledge=none --phase table"
+    command = f"{line} --earlier {old} --results {tmp_path}"
+    assert main(command.split()) == ExitStatus.USAGE
+    assert "copy it" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
     """Two strategies on a task of one's own: a table, and then no new run."""

@@ -30,7 +30,7 @@ class CardWaker:
     def await_all(self) -> float:
         """Wait until the card has done all; return the seconds once the current stream was done.
 
-        Whoever calls a module waits for that stream alone, and reads its outputs then.
+        A program that calls a module waits for that stream alone, and reads its outputs then.
         """
         if not self._on_card:
             return 0.0

@@ -226,8 +226,8 @@ class CallsReturned(Order, frozen=True, kw_only=True):
     # Seconds of a call once the calls go on, by the side's own clock; only the reference's is
     # believed.  0: unknown.
     call_s: float = 0.0
-    # Seconds that the card took for the rest once the stream of the calls was done.  A candidate
-    # is believed where that speaks against it.
+    # Seconds that the card took for the rest once the stream of the calls was done.  What a
+    # candidate tells is used against it alone.
     left_s: float = 0.0
 
 

@@ -67,7 +67,7 @@ class TaskProblem(Value, frozen=True, kw_only=True):
     """Why a task can't be judged; the user has to repair it."""
 
     reason: str
-    final: bool = False  # whether host memory instead of device memory would not help
+    final: bool = False  # whether other or more memory would not help
 
 
 class ReferenceFixture:
@@ -96,7 +96,8 @@ class ReferenceFixture:
         self.freezer = ProcessFreezer(set())
         self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
         self.best_us = math.inf  # the least that a call of the reference took so far
-        # Bytes of a card that other tasks' fixtures hold; they may have come after this one.
+        # Bytes of a card that other tasks' fixtures hold at most.  Those that were there before it
+        # are counted in the free bytes, too: blocks are rather too short than too long.
         self.held_by_others = 0
         self.has_timing_memory = False  # a cancelled timing left its blocks' memory
         self._prepared_s = 0.0  # the referee's last step took, with some calls of the module

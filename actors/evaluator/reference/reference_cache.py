@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.evaluator.ipc.layout_checks import total_bytes
-from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
+from actors.evaluator.reference.fixture import IDLE_BYTES, ReferenceFixture, TaskProblem
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
@@ -59,7 +59,8 @@ class ReferenceCache:
                 return cached
         self._make_room(task)
         opened = self._open(task, context)
-        if isinstance(opened, TaskProblem) and self.end_other_tasks(task):
+        is_short = isinstance(opened, TaskProblem) and not opened.final
+        if is_short and self.end_other_tasks(task):
             opened = self._open(task, context)  # there may be room without them
         if isinstance(opened, ReferenceFixture):
             self._found(opened)
@@ -159,6 +160,7 @@ def fit_together(fixtures: Sequence[ReferenceFixture]) -> bool:
         return True
     if fixtures[0].on_host:
         return sum(map(tensor_bytes, fixtures)) <= HOST_BYTES
-    idle = sum(each.idle_bytes for each in fixtures)
-    needed = max(each.task_bytes.most + idle - each.idle_bytes for each in fixtures)
+    # What the judged one holds besides its parameters is part of what judging it takes.
+    idle = sum(each.idle_bytes for each in fixtures) - IDLE_BYTES
+    needed = idle + max(each.task_bytes.most for each in fixtures)
     return needed <= CARD_SHARE * max(each.facts.free_bytes for each in fixtures)

@@ -8,6 +8,7 @@ more than the other in all groups, and no number of groups shows it.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import SIDES, Side
@@ -15,14 +16,15 @@ from actors.evaluator.timing.timing_statistics import SIDES, Side
 RANDOM = secrets.SystemRandom()
 
 
-def group_order() -> tuple[Side, Side, Side, Side, Side]:
-    """Return the order of a group, A A B B A: a block that does not count, and A B B A.
+def group_order(long: Collection[Side] = ()) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
+    """Return the order of a group, A A B B A: blocks that do not count, and A B B A.
 
     So each side has one block that follows its own, and one that follows the other side's.  What
     is done after a block differs: outputs are compared after the candidate's alone.
+    `long`: the sides with calls so long that it makes no difference to them.
     """
     a, b = RANDOM.choice((SIDES, SIDES[::-1]))
-    return a, a, b, b, a
+    return () if a in long else (a,), (a, b, b, a)
 
 
 def pause_s(*, on_host: bool) -> float:

@@ -3,8 +3,8 @@
 A program that calls a module reads its outputs on its own stream, so all of a call's work has to be
 done when that stream is.  What is left on other streams would overlap the calls after it.  Each
 side waits for the stream of its calls at the end of every block, then for the card, and tells how
-long the second took: some microseconds where nothing is left.  A candidate's word is believed where
-it speaks against it.  Pure.
+long the second took: some microseconds where nothing is left.  What a candidate
+tells is used against it alone.  Pure.
 """
 
 from __future__ import annotations

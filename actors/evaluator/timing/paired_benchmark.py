@@ -77,7 +77,7 @@ class PairedBenchmark:
         )
         self._block_times = BlockTimes(on_host=self._on_host)
         self._left_work = LeftWork()
-        self._is_long = False  # a call of a side: it needs no more warming up
+        self._long: set[Side] = set()  # sides whose calls need no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
         self._other_programs: float | None = None  # share of the processors' time that they used
@@ -140,7 +140,8 @@ class PairedBenchmark:
         for side in SIDES:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
             self._block_size.plan(side, call_us)
-            self._is_long |= call_us >= POLICY.long_call_s * 1e6
+            if call_us >= POLICY.long_call_s * 1e6:
+                self._long.add(side)
 
     def _timing(self, on_group: Callable[[int], None]) -> Timing:
         """Time groups until enough is known; return the figures."""
@@ -255,7 +256,7 @@ class PairedBenchmark:
         with self._stages.stage("warm-up"):
             self._prepare()
             until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-            while not self._is_long:
+            while not self._long:
                 for side in SIDES:
                     self._block(side)
                 if time.monotonic() >= until:
@@ -278,13 +279,13 @@ class PairedBenchmark:
                     self._block_times.add_empty(self._transfer.empty_block(calls), calls)
 
     def _group(self) -> TimedGroup:
-        """Time one group A B B A."""
+        """Time one group, A B B A after a block of A that does not count."""
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
-        uncounted, *order = block_randomization.group_order()
-        if not self._is_long:
-            self._block(uncounted)
-        for side in order:
+        uncounted, counted = block_randomization.group_order(self._long)
+        for side in uncounted:
+            self._block(side)
+        for side in counted:
             windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]

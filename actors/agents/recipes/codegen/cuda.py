@@ -7,6 +7,8 @@ given and returns CUDA's error code.  Elementwise kernels and pools are here, re
 
 from __future__ import annotations
 
+import math
+
 from actors.agents.recipes.codegen.kernel_writer import (
     KernelWriter,
     RegionPool,
@@ -68,7 +70,10 @@ class CudaWriter(KernelWriter):
 
     def __init__(self, graph: OperationGraph, region: Region, knobs: Knobs, name: str) -> None:
         super().__init__(graph, region, knobs, name)
-        self.index_type = "int" if self.loops.volume < 1 << 29 else "long long"
+        # What a pool reads may be far larger than what its loops go through.
+        most_read = max((math.prod(graph[base].sizes) for base in self.bases), default=0)
+        is_small = self.loops.volume < 1 << 29 and most_read < 1 << 31
+        self.index_type = "int" if is_small else "long long"
         self.functions: list[str] = []
         self.launches: list[str] = []
         self.scratch = 0

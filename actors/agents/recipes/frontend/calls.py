@@ -16,6 +16,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -374,8 +375,7 @@ class CallReader(TorchFallback):
         """A call of a function on tensors: `found`'s graph nodes, or a PyTorch expression.
 
         `found` is the graph function, None where there is none; where it does not take these
-        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare` names the rule
-        for its shape.
+        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare`: its name.
         """
         args = [self.as_tensor(a) if isinstance(a, ParameterValue) else a for a in args]
         kwargs = {
@@ -387,14 +387,14 @@ class CallReader(TorchFallback):
             return args[0]
         made: object = None
         if found is not None:
-            try:
+            with suppress(UnsupportedOperationError, *ARGUMENT_ERRORS):
                 inspect.signature(found).bind(self.graph, *args, **kwargs)
                 made = found(self.graph, *args, **kwargs)
-            except (UnsupportedOperationError, *ARGUMENT_ERRORS):
-                made = None
         if made is None:
             value = self.torch_value(text, args, kwargs if text_kwargs is None else text_kwargs)
             made = self.with_inferred_shape(value, bare, args, kwargs)
         if kwargs.get("inplace") and args and isinstance(args[0], TensorView) and made != args[0]:
             self.changed_in_place[args[0].node] = self.line
+        if isinstance(made, TensorView):
+            self.graph.function_of.setdefault(made.node, bare)
         return made

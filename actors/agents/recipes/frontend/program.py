@@ -126,6 +126,7 @@ def clear_graph(reader: ForwardReader) -> None:
     graph.nodes.clear()
     graph.origin.clear()
     graph.orders.clear()
+    graph.function_of.clear()
     graph._known.clear()
     reader.constructing = False
     clear_call_records(reader)

@@ -148,6 +148,7 @@ class OperationGraph:
         self.origin: list[int] = []  # the call of the forward that made the node first
         self.call = 0
         self.orders: dict[int, Shape] = {}  # of tensors whose order in memory is not their shape's
+        self.function_of: dict[int, str] = {}  # torch's function that the node is the result of
         self._known: dict[GraphNode, int] = {}
 
     def __getitem__(self, index: int) -> GraphNode:

@@ -17,14 +17,33 @@ from actors.agents.recipes.ir.graph import GraphNode, OperationGraph, Shape
 Order = tuple[int, ...]  # the dimensions, slowest in memory first
 
 _CONVOLUTION = re.compile(r"(?:conv[23]d|conv_transpose[23]d)\(\{0\}[,)]")
-_MODULE = re.compile(r"self\.[\w.\[\]]+\(\{0\}\)")
+_ATTENTION = re.compile(r"scaled_dot_product_attention\(\{0\},")
 _TRANSPOSE = re.compile(r"\{0\}\.transpose\((-?\d+), (-?\d+)\)|torch\.transpose\(\{0\}, (.*)\)")
 _PERMUTE = re.compile(r"\{0\}\.permute\((.*)\)|torch\.permute\(\{0\}, (.*)\)")
+
+# Functions whose result is contiguous in PyTorch, whatever they are given; the second ones may also
+# return channels last.
+_CONTIGUOUS = frozenset(
+    {"softmax", "log_softmax", "softmin", "layer_norm", "instance_norm", "logsigmoid"}
+)
+_CONTIGUOUS_OR_CHANNELS_LAST = frozenset({"rms_norm", "group_norm", "batch_norm"})
 
 
 def plain_order(rank: int) -> Order:
     """The order of a contiguous tensor."""
     return tuple(range(rank))
+
+
+def channels_last(rank: int) -> Order:
+    """The order of a tensor [N, C, ...] whose channels are next to each other."""
+    return (0, *range(2, rank), 1)
+
+
+def returns_contiguous(function: str, order: Order) -> bool:
+    """Whether torch's function returns contiguous memory for operands of this order."""
+    return function in _CONTIGUOUS or (
+        function in _CONTIGUOUS_OR_CHANNELS_LAST and order != channels_last(len(order))
+    )
 
 
 def inverse_of(order: Order) -> Order:
@@ -69,8 +88,9 @@ def library_order(graph: OperationGraph, node: GraphNode) -> Order | None:
     if len(node.sizes) != rank:
         return None
     if _CONVOLUTION.search(text):  # cuDNN and oneDNN give channels last for channels last
-        channels_last = (0, *range(2, rank), 1)
-        return channels_last if order == channels_last else None
+        return order if order == channels_last(rank) else None
+    if _ATTENTION.search(text):  # for heads that a transpose put first it gives the same
+        return order if order == (0, 2, 1, 3) else None
     moved = _moved_dims(text, rank)
     if moved is None:
         return None

@@ -2,13 +2,19 @@
 
 A kernel's loops follow one order.  So a region has an order if all tensors of its full size that it
 reads have it.  A tensor that another region reads in its plain order, or that a view is taken of,
-is made contiguous as before.
+is made contiguous as before.  So are results of the forward that PyTorch would return contiguous:
+a caller may take views of them.
 """
 
 from __future__ import annotations
 
 from actors.agents.recipes.ir.graph import OperationGraph
-from actors.agents.recipes.ir.memory_orders import Order, library_order, plain_order
+from actors.agents.recipes.ir.memory_orders import (
+    Order,
+    library_order,
+    plain_order,
+    returns_contiguous,
+)
 from actors.agents.recipes.schedule.fusion import Region, Schedule, region_inputs
 
 
@@ -20,19 +26,22 @@ def assign_orders(graph: OperationGraph, schedule: Schedule, results: tuple[int,
     }
     while True:
         graph.orders = {index: order for index, order in given.items() if index not in plain}
-        unfit = _follow(graph, schedule, plain)
+        unfit = _follow(graph, schedule, plain, results)
         if not unfit:
             return
         plain |= unfit
 
 
-def _follow(graph: OperationGraph, schedule: Schedule, plain: set[int]) -> set[int]:
+def _follow(
+    graph: OperationGraph, schedule: Schedule, plain: set[int], results: tuple[int, ...]
+) -> set[int]:
     """Order what the steps make; return the tensors whose order a region can't use."""
     unfit: set[int] = set()
     for step in schedule.steps:
         if isinstance(step, Region):
             order = _region_order(graph, step, plain)
-            if order is None:
+            is_result = not step.nodes.isdisjoint(results)
+            if order is None or (is_result and _is_contiguous_in_torch(graph, step, order)):
                 unfit |= {index for index in region_inputs(graph, step) if index in graph.orders}
             else:
                 full = [index for index in step.outputs if graph[index].shape == step.domain]
@@ -42,6 +51,12 @@ def _follow(graph: OperationGraph, schedule: Schedule, plain: set[int]) -> set[i
             if found is not None:
                 graph.orders[step] = found
     return unfit
+
+
+def _is_contiguous_in_torch(graph: OperationGraph, region: Region, order: Order) -> bool:
+    """Whether a function of the region returns contiguous memory for operands of this order."""
+    names = (graph.function_of.get(index, "") for index in region.nodes)
+    return any(returns_contiguous(name, order) for name in names)
 
 
 def _region_order(graph: OperationGraph, region: Region, plain: set[int]) -> Order | None:
