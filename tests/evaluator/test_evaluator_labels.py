@@ -278,6 +278,23 @@ def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
     assert ("decoy_kernel",) == labels.labels_of(source, kernels=others)
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "__cluster_dims__(2, 1, 1) void",
+        "void __cluster_dims__(SIZE, 1, 1) __launch_bounds__(256, 1)",
+        "void __launch_bounds__(256) __maxnreg__(128)",
+    ],
+)
+def test_a_kernel_with_attributes_is_known_by_its_name(attributes: str) -> None:
+    """A kernel in clusters ran alone, and was called one that forward does not use."""
+    kernel = CUDA.replace("void __launch_bounds__(256)", attributes)
+    source = module("return ext.relu(x)", before=kernel + BUILD)
+    assert attributes in source
+    assert () == labels.labels_of(source, kernels=["void relu_kernel<float>(float const*, int)"])
+    assert ("decoy_kernel",) == labels.labels_of(source, kernels=["void other(int)"])
+
+
 @pytest.mark.parametrize("source", ["", "def (", "\0", "x = " + "(" * 500, "1 +" * 50_000])
 def test_source_that_can_not_be_parsed_has_at_most_the_label_library_only(source: str) -> None:
     """Hostile text can't crash the judge."""

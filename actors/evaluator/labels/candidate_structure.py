@@ -45,7 +45,8 @@ NATIVE_CODE = re.compile(r"#include|\btorch::|\bat::|__global__|extern\s+\"C\"|\
 # Linear in a hostile text, too: the pattern must not backtrack.
 COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
 GLOBAL_FUNCTION = re.compile(r"__global__[^;{(]{0,200}?\b(\w{1,100})\s{0,20}\(")
-LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s{0,20}\([^)]{0,200}\)")
+# Stands between `__global__` and the name: __launch_bounds__(256), __cluster_dims__(2, 1, 1).
+KERNEL_ATTRIBUTE = re.compile(r"__[a-z_]{1,30}__\s{0,20}\([^)]{0,200}\)")
 MAX_ROUNDS = 20  # a kernel that passes through more names than this is hidden on purpose
 
 
@@ -90,7 +91,7 @@ class CandidateStructure:
         own = {
             name
             for text in self.native_texts
-            for name in GLOBAL_FUNCTION.findall(LAUNCH_BOUNDS.sub(" ", text))
+            for name in GLOBAL_FUNCTION.findall(KERNEL_ATTRIBUTE.sub(" ", text))
         }
         return frozenset(own | self._jitted)
 
