@@ -100,7 +100,7 @@ def start_fork_server() -> None:
 def run_in_child(target: Callable[..., None], arguments: tuple[object, ...], limit_s: float) -> str:
     """Run `target` in a forked process; return what is to be said of its end, "" if it went well.
 
-    After `limit_s`, or on Ctrl-C, it is killed with its compilers: each has a process group.
+    After `limit_s`, on Ctrl-C or SIGTERM it is killed with its compilers: each has a process group.
     """
     child = multiprocessing.get_context("forkserver").Process(
         target=_without_interrupts, args=(target, *arguments)
@@ -268,6 +268,7 @@ def main(arguments: list[str]) -> int:
     names = flags.names or list(CUDA_KINDS if torch.version.cuda else CPU_KINDS)
     print(f"{machine()}, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}", flush=True)
     unexpected = late = 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C
     start_fork_server()
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
