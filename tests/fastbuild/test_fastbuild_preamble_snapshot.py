@@ -184,6 +184,21 @@ def test_there_are_never_more_snapshots_than_the_most(
     assert stored == is_stored()
 
 
+def test_the_snapshot_prepared_longest_ago_makes_place(
+    toolkit: Toolkit, is_stored: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine on which other headers were usual before would never have one of the new ones."""
+    monkeypatch.setattr(preamble_snapshot, "LARGE_FREE", 1 << 60)
+    own = toolkit.snapshots_folder / machine_identity()
+    for number in range(MOST_SNAPSHOTS):
+        (own / str(number)).mkdir(parents=True)
+        before = time.time() - 1800 - 600 * number
+        os.utime(own / str(number), (before, before))
+    assert is_stored()
+    assert not (own / str(MOST_SNAPSHOTS - 1)).exists()
+    assert MOST_SNAPSHOTS == len(list(own.iterdir()))
+
+
 def test_snapshots_of_machines_that_are_gone_are_removed(
     toolkit: Toolkit, is_stored: Callable[[], bool]
 ) -> None:

@@ -3,7 +3,8 @@
 Two things are stored: the preamble's macros, which gcc reads instead of its text (`macro_replay`),
 and the memory of a parser that has read it (`parser_image`).  The text is whole, so an error is the
 candidate's as it would be without; what can't start there is compiled from its beginning.  For
-headers that launch kernels alone: an image has the size of the parser's memory, 0.7 GB with thrust.
+headers that take the parsers long (`added_headers.are_long`): an image has the size of the parser's
+memory, 0.7 GB with thrust.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remo
 
 MOST_SNAPSHOTS = 8  # of one machine in one toolkit: 6 GB, and twice as many on a large disk
 LARGE_FREE = 32 << 30  # bytes of the disk
+KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place for a new one
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
@@ -178,7 +180,10 @@ def _store(
     folder.parent.mkdir(parents=True, exist_ok=True)
     others = [each for each in folder.parent.iterdir() if _is_finished(each)]
     is_large = shutil.disk_usage(folder.parent).free >= LARGE_FREE
-    if folder in others or whole is None or len(others) >= MOST_SNAPSHOTS * (1 + is_large):
+    if folder in others:
+        os.utime(folder)
+        return
+    if whole is None or not _has_place(others, MOST_SNAPSHOTS * (1 + is_large)):
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = PreambleSnapshot(Path(name, "snapshot"))
@@ -190,6 +195,17 @@ def _store(
             return
         write_text(stored.folder / _WRITTEN_FILE, written)
         stored.folder.rename(folder)
+
+
+def _has_place(others: list[Path], most: int) -> bool:
+    """Whether there are fewer than `most`, if need be without the one prepared longest ago."""
+    if len(others) < most:
+        return True
+    oldest = min(others, key=lambda each: each.stat().st_mtime)
+    if time.time() - oldest.stat().st_mtime < KEPT_S:
+        return False
+    shutil.rmtree(oldest, ignore_errors=True)
+    return True
 
 
 def remove_unused_snapshots(toolkit: Toolkit) -> None:
