@@ -51,6 +51,14 @@ def test_what_a_cuda_source_needs_is_prepared_with_its_flags(
     assert () == found.cpp_headers
 
 
+def test_a_cuda_source_without_kernels_is_one_by_its_argument() -> None:
+    """It registers operators, or calls a library of CUDA: its text alone does not show it."""
+    for passed in ("OPS", "[OPS]", "[KERNELS, OPS]"):
+        source = f"OPS = r'''TORCH_LIBRARY(x, m) {{}}'''\nload_inline(cuda_sources={passed})"
+        (found,) = flag_sets_of(source, cuda=True)
+        assert ((), (LIBRARY,)) == (found.cpp_headers, found.cuda_headers)
+
+
 def test_what_a_cpp_source_needs_is_prepared_with_its_flags() -> None:
     """An operator for the host needs no CUDA headers."""
     source = 'S = """TORCH_LIBRARY(mine, m) {}"""\nload_inline(name="a", cpp_sources=S)'
@@ -116,6 +124,8 @@ def test_two_calls_of_one_file_have_flags_of_their_own() -> None:
         ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=compute_90"),
         ("-Xptxas", "-O3,-v"),
         ("-Xcompiler", "-O3"),
+        ("-Xcompiler", "-fopenmp,-march=native"),
+        ("--compiler-options=-fPIC,-Wno-unused-variable",),
     ],
 )
 def test_flags_of_architectures_and_standards_are_plain(flags: tuple[str, ...]) -> None:
@@ -124,7 +134,8 @@ def test_flags_of_architectures_and_standards_are_plain(flags: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
-    "flags", [("-Xptxas", "-o/tmp/x"), ("-Xcompiler", "-fplugin=x"), ("-gencode", "@/tmp/x")]
+    "flags",
+    [("-Xptxas", "-o/tmp/x"), ("-Xcompiler", "-fopenmp,-fplugin=x"), ("-gencode", "@/tmp/x")],
 )
 def test_values_with_side_effects_are_not_plain(flags: tuple[str, ...]) -> None:
     """nvcc passes such a value on to another compiler."""

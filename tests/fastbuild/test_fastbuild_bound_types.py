@@ -29,6 +29,8 @@ KNOWN = [
     "my_tensor f(my_tensor x);",  # an alias may be of any type
     "auto y = f(x); return f(std::map<int, int>(x));",  # calls
     "torch::Tensor g(const std::map<int, int>& x); void k(float* f);",
+    "template <typename T>\n__global__ void f(const T* x, T* y) {",  # a dispatch names its kernel
+    'extern "C" __global__ void f(const float* x) {',
 ]
 UNKNOWN = [
     "torch::Tensor f(torch::Tensor x, const std::map<std::string, double>& p);",

@@ -29,6 +29,7 @@ _DEFINED = re.compile(
     r"\.\s*def\(\s*\"[^\"]*\"\s*,\s*(?:torch::wrap_pybind_function\(\s*|&\s*)?(\w+)"
 )
 _QUOTED = re.compile(r"[\"'](\w{1,80})[\"']")
+_NOT_BOUND = re.compile(r"\b(?:__global__|__device__|template)\b")
 _STATEMENT_END = re.compile(r"[;{}#)\\\"']")
 MAX_NAMES = 60
 
@@ -57,6 +58,8 @@ def _types_of(code: str, name: str) -> list[str]:
         if closing < 0 or not re.match(r"\s*[;{]", code[closing + 1 : closing + 40]):
             continue
         if not before or before.startswith("return") or re.search(r"[=(\[.?]", before):
+            continue
+        if _NOT_BOUND.search(before):  # a kernel whose name a dispatch or a message quotes
             continue
         found += [before, *_split(code[match.end() : closing])]
     return found

@@ -19,6 +19,7 @@ _PLAIN = re.compile(
     r"|-f(no-)?(fast-math|openmp|unroll-loops|tree-vectorize|math-errno|finite-math-only"
     r"|strict-aliasing|associative-math|trapping-math|signed-zeros|omit-frame-pointer|lto|PIC)"
 )
+_PASSED_ON = rf"(?:{_PLAIN.pattern}|-w|-W(?:all|extra|no-[a-z-]+))"  # by nvcc to g++
 _NUMBER = r"\d{2,3}[af]?"
 _CODES = rf"arch=compute_{_NUMBER},code=(?:\\?\[)?(?:(?:sm|compute|lto)_{_NUMBER},?)+(?:\\?\])?"
 _PLAIN_DEVICE = re.compile(
@@ -29,7 +30,8 @@ _PLAIN_DEVICE = re.compile(
     rf"|(?:-arch|--gpu-architecture)=(?:sm|compute)_{_NUMBER}"
     rf"|--?(?:gencode|generate-code)={_CODES}"
     r"|(?:-Xptxas=?|--ptxas-options=)(?:-v|-O[0-3]|-dlcm=c[ag]|-dscm=c[agst]|-warn-spills|,)+"
-    r"|-Xcompiler=?(?:-O[0-3]|-fPIC|-Wall|-w|-fno-strict-aliasing|,)+|--?(?:verbose-ptxas|m64)"
+    rf"|(?:-Xcompiler|--compiler-options)=?{_PASSED_ON}(?:,{_PASSED_ON})*"
+    r"|--?(?:verbose-ptxas|m64)"
     r"|--?(?:diag-suppress|threads|split-compile)[= ]?=?[\d,]+|--?allow-unsupported-compiler"
     r"|-res-usage|--resource-usage|--?default-stream[= ](?:legacy|per-thread|null)"
 )
@@ -37,7 +39,14 @@ _PLAIN_DEVICE = re.compile(
 _WITH_VALUE = frozenset(
     [
         *("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-Xptxas"),
-        *("-Xcompiler", "--ptxas-options", "-maxrregcount", "-std", "--default-stream"),
+        *(
+            "-Xcompiler",
+            "--compiler-options",
+            "--ptxas-options",
+            "-maxrregcount",
+            "-std",
+            "--default-stream",
+        ),
     ]
 )
 # Flags that mean the same at any position, so that one order can stand for all.

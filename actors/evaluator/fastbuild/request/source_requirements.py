@@ -21,6 +21,8 @@ _FLAGS = {
 }
 _STRING = re.compile(r"'([^'\\\n]*)'|\"([^\"\\\n]*)\"")
 _CUDA = re.compile(r"\bcuda_sources\s*=|\.cu[\"']")
+_CUDA_NAMES = re.compile(r"\bcuda_sources\s*=\s*[\[(]?\s*(\w{1,80}(?:\s*,\s*\w{1,80}){0,8})")
+_BEFORE_TEXT = re.compile(r"\b(\w{1,80})\s*=\s*[rR]?\Z")
 _CPP = re.compile(r"\bcpp_sources\s*=")
 _CALL = re.compile(r"\bload(?:_inline)?\s*\(")
 _TEXTS = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
@@ -83,11 +85,16 @@ def _is_with_cuda(call: str, source: str) -> bool:
 
 def _headers_named_in(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the added headers that the C++ texts and the CUDA texts in `source` seem to need."""
-    texts = [text for groups in _TEXTS.findall(source) for text in groups if text]
-    found = texts or [source]
-    device = [text for text in found if _DEVICE_CODE.search(text)]
+    passed = _passed_as_cuda(source)
+    texts = {match[1] or match[2]: match.start() for match in _TEXTS.finditer(source)}
+    found = [text for text in texts if text] or [source]
+    device = [
+        text
+        for text in found
+        if _DEVICE_CODE.search(text) or _name_before(source, texts.get(text, 0)) in passed
+    ]
     # Texts in other quotes can't be told apart.
-    host = [text for text in found if not texts or not _DEVICE_CODE.search(text)]
+    host = [text for text in found if not texts or text not in device]
     of_host, of_device = (
         headers_for_texts(host, device=False),
         headers_for_texts(device, device=True),
@@ -97,6 +104,17 @@ def _headers_named_in(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if by_torch and has_unknown_types(source, quoted_names(source)):
         of_host = (PYBIND, *of_host)
     return of_host, of_device
+
+
+def _passed_as_cuda(source: str) -> frozenset[str]:
+    """Return the variables that `source` passes as CUDA sources."""
+    return frozenset(re.findall(r"\w+", " ".join(_CUDA_NAMES.findall(source))))
+
+
+def _name_before(source: str, start: int) -> str:
+    """Return the variable that the text at `start` is assigned to; "" if there is none."""
+    found = _BEFORE_TEXT.search(source, max(0, start - 100), start)
+    return found[1] if found else ""
 
 
 def _flag_lists(call: str, source: str, argument: str) -> list[tuple[str, ...]]:
