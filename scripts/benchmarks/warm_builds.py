@@ -136,18 +136,18 @@ def prepare(names: list[str], store: Path, limit_s: float) -> Preparation:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch) / "error"
-        ended = run_in_child(_prepare, (names, store, answer), limit_s)
+        ended = run_in_child(_prepare, (names, store, answer, limit_s), limit_s + 1)
         error = answer.read_text(encoding="utf-8") if answer.exists() else ended
     return Preparation(
         seconds=time.monotonic() - began, flag_sets=len(flag_sets_for(names)), error=error
     )
 
 
-def _prepare(names: list[str], store: Path, answer: Path) -> None:
+def _prepare(names: list[str], store: Path, answer: Path, limit_s: float) -> None:
     error = ""
     try:
-        prepare_toolkit(store, flag_sets_for(names))
-    except (PrecompiledHeaderError, ToolkitMissingError) as raised:
+        prepare_toolkit(store, flag_sets_for(names), limit_s)
+    except (BuildTimeoutError, PrecompiledHeaderError, ToolkitMissingError) as raised:
         error = str(raised)[-600:]
     answer.write_text(error, encoding="utf-8")
 

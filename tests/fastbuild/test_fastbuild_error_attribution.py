@@ -49,6 +49,26 @@ collect2: error: ld returned 1 exit status
 """
 
 
+COUNTED = """{file}: In instantiation of ‘void pybind11::cpp_function::initialize(Func&&) \
+[with Return = at::Tensor]’:
+/x/main.cu:6:31:   required from here
+{file}:396:40: error: static assertion failed: The number of argument annotations does not match
+  396 |             expected_num_args<Extra...>(
+"""
+COUNTED_EDG = """{file}(395): error: static assertion failed with "The number of argument \
+annotations does not match the number of function arguments"
+          static_assert(
+          ^
+          detected during:
+            instantiation of "void pybind11::cpp_function::initialize(Func &&) \
+[with Return=at::Tensor]" at line 266
+            instantiation of "pybind11::module_ &pybind11::module_::def(at::Tensor)" at line 6 of \
+/x/main.cu
+
+1 error detected in the compilation of "/x/main.cu".
+"""
+
+
 @pytest.fixture
 def toolkit(tmp_path: Path) -> Toolkit:
     (tmp_path / NAMES_FILE).write_text(
@@ -166,3 +186,28 @@ def test_a_dispatch_declares_the_type_of_elements(toolkit: Toolkit) -> None:
 
     assert doubt(toolkit, "g++", output, macro, text=text) is None
     assert doubt(toolkit, "g++", output, text=text) is not None
+
+
+@pytest.mark.parametrize("text", [COUNTED, COUNTED_EDG])
+def test_wrong_arguments_of_a_module_are_the_candidates(toolkit: Toolkit, text: str) -> None:
+    """pybind11 counts them; torch's own build would parse all headers for the same answer."""
+    include = headers_of_torch() / "pybind11"
+    names = ("Tensor", "sort", "copied")
+
+    assert doubt(toolkit, "cudafe++", text.format(file=include / "pybind11.h"), *names) is None
+    assert doubt(toolkit, "cudafe++", text.format(file=include / "cast.h"), *names) is not None
+    assert doubt(toolkit, "cudafe++", text.format(file=include / "pybind11.h")) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ':2:8: error: static assertion failed: only_in_torch is one of "Tensor"',
+        '(2): error: static assertion failed with "Tensor or only_in_torch"',
+        ':2:8: error: #error "only_in_torch"',
+        '(2): error: #error directive: "only_in_torch"',
+    ],
+)
+def test_words_of_an_author_are_no_names(toolkit: Toolkit, said: str) -> None:
+    """A message that has one of torch's names does not depend on torch's headers."""
+    assert doubt(toolkit, "cudafe++", f"/x/main.cu{said}\n", text="int a;\nint b;\n") is None

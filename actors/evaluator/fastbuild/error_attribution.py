@@ -28,6 +28,12 @@ _TORCH_TYPE = re.compile(r"\b(at|c10|torch|caffe2)::")
 # torch's macros that declare the type of a tensor's elements, and what they call it.
 _DISPATCH = re.compile(r"\bAT_DISPATCH_\w+")
 _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
+# What the author of a program says there: words, and no names.
+_OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
+# pybind11's conditions on a module's functions and on what is said of their arguments.  Those in
+# its casters depend on types that the light headers may know too few of.
+_ASSERTED = "static assertion failed"
+_MODULE_HEADER = re.compile(r"/pybind11/(?:pybind11|attr)\.h$")
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -70,6 +76,7 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
     line: int
     message: str
     is_in_library: bool = False  # the error itself is in a template that this line uses
+    is_of_module: bool = False  # pybind11 rejects what this line says of a function
 
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:
@@ -84,10 +91,14 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     if place is None:
         return "the first error is outside the candidate's files"
     message = place.message
+    if not place.is_in_library:
+        message = _OWN_WORDS.sub("", message)
     if _MISSING_FILE.search(message):
         return None  # the light tree hides none of torch's files
     if _INCOMPLETE.search(message):
         return "a type is incomplete"
+    if place.is_of_module:
+        message = ""  # it names pybind11's templates
     if _TORCH_TYPE.search(message) and (place.is_in_library or _OPERATOR.search(message)):
         return "an operator on torch's types is missing"
     whole_code = failure.source.whole_code
@@ -127,7 +138,8 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
         if found["line"]:
             message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
         return _ReportedLine(text=text, line=int(found["line"] or found["edg"]), message=message)
-    if _is_of_torch(found["file"], toolkit):
+    is_of_module = bool(_MODULE_HEADER.search(found["file"])) and message.startswith(_ASSERTED)
+    if _is_of_torch(found["file"], toolkit) and not is_of_module:
         return None
     if found["line"]:
         before = failure.output[: found.start()]
@@ -139,7 +151,13 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
     own = [(text, line) for text, line in places if text is not None]
     if not own:
         return None
-    return _ReportedLine(text=own[-1][0], line=own[-1][1], message=message, is_in_library=True)
+    return _ReportedLine(
+        text=own[-1][0],
+        line=own[-1][1],
+        message=message,
+        is_in_library=True,
+        is_of_module=is_of_module,
+    )
 
 
 def _is_of_torch(file: str, toolkit: Toolkit) -> bool:
