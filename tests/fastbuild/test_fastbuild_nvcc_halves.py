@@ -405,7 +405,7 @@ def test_a_preamble_is_stored_before_its_image_is_made(
     """An image takes long and may fail; it is made from the whole text."""
     seen: dict[str, bool] = {}
 
-    def store(toolkit: Toolkit, given: HalfInput, *_: object) -> None:
+    def store(toolkit: Toolkit, given: HalfInput, *_: object, **__: object) -> None:
         cache, file = PreambleCache(toolkit), given.steps.output(given.half.text)
         text = file.read_text()
         parts = split_preamble(text)

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc import preamble_snapshot
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
-from actors.evaluator.fastbuild.nvcc.parser_image import machine_identity
+from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
     MOST_SNAPSHOTS,
     HalfInput,
@@ -139,6 +140,35 @@ def test_a_half_knows_the_names_of_its_headers(
     stored = PreambleSnapshot.find(toolkit, given)
     assert stored is not None
     assert {"FROM_MACRO", "declared_here"} <= stored.declared
+
+
+@pytest.mark.parametrize("strips", [False, True])
+def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
+    toolkit: Toolkit,
+    given: HalfInput,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    strips: bool,
+) -> None:
+    """It goes through all bodies at its end, which took longer than to read the headers."""
+    seen: list[str] = []
+    make = ParserImage.make
+
+    def noted(self: ParserImage, command: str, text: Path, *rest: Any) -> bool:
+        seen.append(text.read_text())
+        return make(self, command, text, *rest)
+
+    monkeypatch.setattr(ParserImage, "make", noted)
+    with (tmp_path / "include/stark/preamble.h").open("a") as file:
+        file.write("inline int with_body() { return 7; }\n")
+    subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
+    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, strips=strips)
+    stored = PreambleSnapshot.find(toolkit, given)
+    assert stored is not None
+    assert strips == stored.is_stripped
+    assert strips == ("return 7" not in seen[0])
+    assert "with_body" in seen[0]
 
 
 def test_a_half_of_old_headers_makes_place_for_the_new_one(

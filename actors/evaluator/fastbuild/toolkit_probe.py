@@ -24,7 +24,6 @@ from actors.evaluator.fastbuild.headers.toolkit import (
     NAMES_FILE,
     headers_of_torch,
 )
-from actors.evaluator.fastbuild.nvcc.nvcc_compile import CUDA_PROBE
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
@@ -46,6 +45,12 @@ while not os.path.exists(is_made) and time.monotonic() < until:
 ctypes.CDLL(library, os.RTLD_NOW)
 """
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
+CUDA_PROBE = """#include <torch/types.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+__global__ void probe_kernel(float* x) { x[threadIdx.x] += 1.0f; }
+void probe_launch(torch::Tensor x) { probe_kernel<<<1, 32>>>(x.data_ptr<float>()); }
+"""
 CXX_PROBE = """#include <torch/extension.h>
 torch::Tensor probe(torch::Tensor x) {
   auto y = torch::empty_like(x);

@@ -50,12 +50,6 @@ from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
 from protocol.values import Value
 
-CUDA_PROBE = """#include <torch/types.h>
-#include <cuda.h>
-#include <cuda_runtime.h>
-__global__ void probe_kernel(float* x) { x[threadIdx.x] += 1.0f; }
-void probe_launch(torch::Tensor x) { probe_kernel<<<1, 32>>>(x.data_ptr<float>()); }
-"""
 _TORCH_MACRO = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
 # The kernels of thrust and cub's devices are optimised and assembled on all processors.  Each has
 # the same code as without; an nvcc before 12.1 rejects the option, and torch builds.
@@ -230,6 +224,8 @@ class _NvccHalves:
         self.source = source
         self.preambles: dict[NvccHalf, Preamble] = {}  # those that replaced preprocessed text
         self.is_host_stripped: Future[bool] = Future()
+        self.strips = True
+        self.declared: frozenset[str] = frozenset()  # by the preamble, where that is known
 
     def compile(self) -> CudaCompilation:
         self.steps.name_module(self.source)
@@ -246,7 +242,7 @@ class _NvccHalves:
             elif half in self.preambles and HOST_HALF not in self.preambles:
                 result = self._parse_whole(half)
             if result.failed:
-                return result
+                return structs.replace(result, declared=result.declared | self.declared)
         host = self.preambles.get(HOST_HALF)
         finished = self._finish(host.written if host else "")
         if finished.failed and HOST_HALF in self.preambles:
@@ -258,7 +254,7 @@ class _NvccHalves:
         return finished
 
     def _continue(self, halves: list[NvccHalf]) -> CudaCompilation | None:
-        """Compile each half from its stored snapshot; None if that can't be done."""
+        """Compile each half from its stored snapshot; None if the texts are to be parsed."""
         stored: list[PreambleSnapshot] = []
         inputs = [self._input(half) for half in halves]
         for given in inputs:
@@ -272,7 +268,9 @@ class _NvccHalves:
             if result is None:
                 return None
             if result.failed:
-                return structs.replace(result, declared=half.declared)
+                self.declared = half.declared
+                self.strips = not half.is_stripped or _is_of_assembly(result)
+                return structs.replace(result, declared=half.declared) if self.strips else None
         finished = self._finish(stored[0].written)
         return None if finished.failed else finished
 
@@ -303,7 +301,8 @@ class _NvccHalves:
         """
         try:
             ran = self._step(half.text)
-            if not ran.status and (half == HOST_HALF or self.is_host_stripped.result()):
+            is_next = half == HOST_HALF or self.is_host_stripped.result()
+            if not ran.status and self.strips and is_next:
                 self._strip_preamble(half)
         finally:
             if half == HOST_HALF:

@@ -1,10 +1,11 @@
 """The state of one half of nvcc's work after the preamble: stored once, where later builds start.
 
 Two things are stored: the preamble's macros, which gcc reads instead of its text (`macro_replay`),
-and the memory of a parser that has read it (`parser_image`).  The text is whole, so an error is the
-candidate's as it would be without; what can't start there is compiled from its beginning.  For
-headers that take the parsers long (`added_headers.are_long`): an image has the size of the parser's
-memory, 0.7 GB with thrust.
+and the memory of a parser that has read it (`parser_image`).  Where headers launch kernels the text is whole, so an error is
+the candidate's as it would be without; elsewhere it has no bodies (`strip_bodies`), since a parser
+goes through bodies at its end.  What can't start there is compiled from its beginning.  For headers
+that take the parsers long (`added_headers.are_long`): an image has the size of the parser's memory,
+0.7 GB with thrust.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
+from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
@@ -47,6 +49,7 @@ KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
+_STRIPPED_MARK = "stripped"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
 
@@ -103,6 +106,11 @@ class PreambleSnapshot:
         return stamp == _stamp(files)
 
     @property
+    def is_stripped(self) -> bool:
+        """Whether the parser has read a preamble without bodies: it may find a false error."""
+        return (self.folder / _STRIPPED_MARK).exists()
+
+    @property
     def written(self) -> str:
         """What cudafe++ writes for the preamble."""
         return read_text(self.folder / _WRITTEN_FILE)
@@ -112,8 +120,10 @@ class PreambleSnapshot:
         """The names that the preamble declares or defines."""
         return frozenset(read_text(self.folder / _DECLARED_FILE).split())
 
-    def make(self, given: HalfInput, preamble: str, deadline: Deadline) -> bool:
+    def make(self, given: HalfInput, preamble: str, deadline: Deadline, *, strips: bool) -> bool:
         """Write macros and image for `preamble`; return whether both could be made."""
+        if strips:
+            (self.folder / _STRIPPED_MARK).touch()
         command, environment = given.steps.commands[given.half.text], given.steps.environment()
         files = [*_programs_of(given), *sorted(_headers_of(preamble, given))]
         write_text(self.folder / _HEADERS_FILE, "\n".join([_stamp(files), *files]))
@@ -128,7 +138,8 @@ class PreambleSnapshot:
         write_text(self.folder / _DECLARED_FILE, "\n".join(sorted(names)))
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             file = Path(name, given.steps.output(given.half.text).name)
-            write_text(file, preamble.replace(given.source, ANY_SOURCE))
+            parsed = strip_bodies(preamble) if strips else preamble
+            write_text(file, parsed.replace(given.source, ANY_SOURCE))
             # A candidate may read the image: it must not hold this process's environment.
             return self.image.make(given.parser_command, file, given.steps.settings, deadline)
 
@@ -158,15 +169,18 @@ def store_preamble_snapshot(
     deadline: Deadline,
     is_same: Callable[[], bool],
     written: str = "",
+    *,
+    strips: bool = False,
 ) -> None:
     """Store the snapshot of a probe, whose whole text has been written and parsed.
 
+    `strips`: the parser reads no bodies of functions, which no kernel of these headers may need.
     It is stored only if `is_same` finds the same output of the parser that goes on as before.  A
     full disk, or one on which no program may run, has no snapshots: builds parse the headers.
     """
     with suppress(OSError):
         if shutil.disk_usage(toolkit.folder).free >= LEAST_FREE:
-            _store(_folder(toolkit, given), given, deadline, is_same, written)
+            _store(_folder(toolkit, given), given, deadline, is_same, written, strips=strips)
 
 
 def _store(
@@ -175,6 +189,8 @@ def _store(
     deadline: Deadline,
     is_same: Callable[[], bool],
     written: str,
+    *,
+    strips: bool,
 ) -> None:
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +204,7 @@ def _store(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = PreambleSnapshot(Path(name, "snapshot"))
         stored.folder.mkdir()
-        if not stored.make(given, whole[0], deadline):
+        if not stored.make(given, whole[0], deadline, strips=strips):
             return
         ran = stored.parse(given, deadline) if stored.preprocess(given, deadline) else None
         if ran is None or ran.status or not is_same():

@@ -163,7 +163,8 @@ class _Probe:
             source=self.source.path,
         )
         toolkit, deadline = self.context.toolkit, self.context.deadline
-        store_preamble_snapshot(toolkit, given, deadline, is_same, written)
+        strips = self.whole_files is None
+        store_preamble_snapshot(toolkit, given, deadline, is_same, written, strips=strips)
 
     def _rest(self) -> str:
         prefix = self._prefix()
