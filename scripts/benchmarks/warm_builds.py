@@ -32,6 +32,7 @@ import torch
 from actors import procfs
 from actors.cli import OneLineParser
 from actors.evaluator.fastbuild import (
+    BuildTimeoutError,
     ImportReport,
     PrecompiledHeaderError,
     ToolkitMissingError,

@@ -90,17 +90,28 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     place = _reported_line(failure, toolkit)
     if place is None:
         return "the first error is outside the candidate's files"
-    message = place.message
-    if not place.is_in_library:
-        message = _OWN_WORDS.sub("", message)
+    if place.is_of_module:
+        message = ""  # it names pybind11's templates
+    elif place.is_in_library:
+        message = place.message
+    else:
+        message = _OWN_WORDS.sub("", place.message)
     if _MISSING_FILE.search(message):
         return None  # the light tree hides none of torch's files
     if _INCOMPLETE.search(message):
         return "a type is incomplete"
-    if place.is_of_module:
-        message = ""  # it names pybind11's templates
     if _TORCH_TYPE.search(message) and (place.is_in_library or _OPERATOR.search(message)):
         return "an operator on torch's types is missing"
+    missing = _names_at(place, message, failure, toolkit)
+    if missing:
+        missing -= names_in_headers(failure.argv, failure.source, deadline)
+    return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
+
+
+def _names_at(
+    place: _ReportedLine, message: str, failure: CompilerFailure, toolkit: Toolkit
+) -> frozenset[str]:
+    """Return torch's names at an error that the light build is not known to have declared."""
     whole_code = failure.source.whole_code
     lines = CandidateSource(path="", text=place.text).code.splitlines()[
         max(0, place.line - 1 - LINES_BEFORE) : place.line
@@ -110,10 +121,7 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     dispatches = frozenset(_DISPATCH.findall(whole_code)) & toolkit.torch_names
     if dispatches:
         named = (named - _DISPATCHED_TYPES) | dispatches
-    missing = named - names_declared_by(whole_code) - failure.declared
-    if missing:
-        missing -= names_in_headers(failure.argv, failure.source, deadline)
-    return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
+    return named - names_declared_by(whole_code) - failure.declared
 
 
 def _doubt_of_link(failure: CompilerFailure) -> str | None:

@@ -1,11 +1,11 @@
 """The state of one half of nvcc's work after the preamble: stored once, where later builds start.
 
 Two things are stored: the preamble's macros, which gcc reads instead of its text (`macro_replay`),
-and the memory of a parser that has read it (`parser_image`).  Where headers launch kernels the text is whole, so an error is
-the candidate's as it would be without; elsewhere it has no bodies (`strip_bodies`), since a parser
-goes through bodies at its end.  What can't start there is compiled from its beginning.  For headers
-that take the parsers long (`added_headers.are_long`): an image has the size of the parser's memory,
-0.7 GB with thrust.
+and the memory of a parser that has read it (`parser_image`).  Where headers launch kernels the text
+is whole, so an error is the candidate's as it would be without; elsewhere it has no bodies
+(`strip_bodies`), since a parser goes through bodies at its end.  What can't start there is compiled
+from its beginning.  For headers that take the parsers long (`added_headers.are_long`): an image has
+the size of the parser's memory, 0.7 GB with thrust.
 """
 
 from __future__ import annotations
