@@ -78,6 +78,13 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
     is_in_library: bool = False  # the error itself is in a template that this line uses
     is_of_module: bool = False  # pybind11 rejects what this line says of a function
 
+    @property
+    def own_message(self) -> str:
+        """The message without words of an author's, and without the names of pybind11's parts."""
+        if self.is_of_module:
+            return ""
+        return self.message if self.is_in_library else _OWN_WORDS.sub("", self.message)
+
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:
     """Return why torch's own build might end otherwise; None when it would fail in the same way."""
@@ -90,12 +97,7 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     place = _reported_line(failure, toolkit)
     if place is None:
         return "the first error is outside the candidate's files"
-    if place.is_of_module:
-        message = ""  # it names pybind11's templates
-    elif place.is_in_library:
-        message = place.message
-    else:
-        message = _OWN_WORDS.sub("", place.message)
+    message = place.own_message
     if _MISSING_FILE.search(message):
         return None  # the light tree hides none of torch's files
     if _INCOMPLETE.search(message):
