@@ -80,10 +80,17 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
 
     @property
     def own_message(self) -> str:
-        """The message without words of an author's, and without the names of pybind11's parts."""
+        """The message without words of an author's, and without the names of pybind11's parts.
+
+        nvcc's front ends repeat the candidate's line, which may have strings.
+        """
         if self.is_of_module:
             return ""
-        return self.message if self.is_in_library else _OWN_WORDS.sub("", self.message)
+        if self.is_in_library:
+            return self.message
+        own = {line.strip() for line in self.text.splitlines()}
+        said = [line for line in self.message.splitlines() if line.strip() not in own]
+        return _OWN_WORDS.sub("", "\n".join(said))
 
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:
