@@ -211,3 +211,19 @@ def test_wrong_arguments_of_a_module_are_the_candidates(toolkit: Toolkit, text: 
 def test_words_of_an_author_are_no_names(toolkit: Toolkit, said: str) -> None:
     """A message that has one of torch's names does not depend on torch's headers."""
     assert doubt(toolkit, "cudafe++", f"/x/main.cu{said}\n", text="int a;\nint b;\n") is None
+
+
+def test_strings_in_the_line_that_a_front_end_repeats_are_no_names(toolkit: Toolkit) -> None:
+    """`TORCH_CHECK(n > 0, "sort …")` beside a misspelled name: torch built for a minute."""
+    text = 'int n;\n  __global__ void k() { check(nn > 0, "only_in_torch"); }\n'
+    output = (
+        '/x/main.cu(2): error: identifier "nn" is undefined\n'
+        '    __attribute__((global)) void k() { check(nn > 0, "only_in_torch"); }\n'
+        "                                             ^\n"
+        '          detected during instantiation of "void k()" at line 3\n\n'
+    )
+
+    assert doubt(toolkit, "cudafe++", output, text=text) is None
+    assert doubt(toolkit, "cudafe++", output, text="int n;\nonly_in_torch(nn);\n") is not None
+    unquoted = output.replace('"nn"', '"only_in_torch"')
+    assert doubt(toolkit, "cudafe++", unquoted, text=text) is not None

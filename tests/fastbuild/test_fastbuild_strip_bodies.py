@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
+from actors.evaluator.fastbuild.nvcc import text_process
 from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
 
 
 @pytest.mark.parametrize(
@@ -114,3 +117,16 @@ def test_every_line_keeps_its_number(text: str) -> None:
     """For every text, C++ or not: error messages and line tables count its lines."""
     for whole_files in (None, re.compile("f")):
         assert strip_bodies(text, whole_files).count("\n") == text.count("\n")
+
+
+def test_a_process_of_its_own_makes_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of one Python waited for each other, on 16 cores, while ten flag sets were read."""
+    text = '# 1 "/x/cub/a.h"\nint f() { return 1; }\n# 1 "/x/b.h"\nint g() { return 2; }\n\udcff\n'
+    patterns = (None, re.compile("/cub/"))
+    expected = [strip_bodies(text, each) for each in patterns]
+    names = names_declared_in(text)
+    monkeypatch.setattr(text_process.strip_bodies, "strip_bodies", None)
+    monkeypatch.setattr(text_process.declared_names, "names_declared_in", None)
+    deadline = Deadline(60.0)
+    assert expected == [text_process.text_without_bodies(text, each, deadline) for each in patterns]
+    assert names == text_process.names_declared(text, deadline)

@@ -30,6 +30,7 @@ _DISPATCH = re.compile(r"\bAT_DISPATCH_\w+")
 _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
 # What the author of a program says there: words, and no names.
 _OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
+_REPEATED = re.compile(r"\n[^\n]*\n *\^(?=\n|\Z)")  # the candidate's line, its macros replaced
 # pybind11's conditions on a module's functions and on what is said of their arguments.  Those in
 # its casters depend on types that the light headers may know too few of.
 _ASSERTED = "static assertion failed"
@@ -80,10 +81,15 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
 
     @property
     def own_message(self) -> str:
-        """The message without words of an author's, and without the names of pybind11's parts."""
+        """The message without words of an author's, and without the names of pybind11's parts.
+
+        nvcc's front ends repeat the candidate's line, which may have strings.
+        """
         if self.is_of_module:
             return ""
-        return self.message if self.is_in_library else _OWN_WORDS.sub("", self.message)
+        if self.is_in_library:
+            return self.message
+        return _OWN_WORDS.sub("", _REPEATED.sub("", self.message))
 
 
 def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadline) -> str | None:

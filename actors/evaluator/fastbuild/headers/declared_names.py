@@ -7,6 +7,8 @@ a second build by torch.  Names that are only parameters or locals do not count.
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 # A type and a name before "(": a function, or a local variable with constructor arguments.
 _FUNCTION = re.compile(r"(?:\b(?P<before>\w+)\s+|[&*>]\s*)(?P<name>[A-Za-z_]\w*)\s*\(")
@@ -72,3 +74,13 @@ def names_declared_by(code: str) -> frozenset[str]:
     return frozenset(
         match["name"] for match in _OWN.finditer(code) if match["type"] not in _NO_TYPE
     )
+
+
+def main(given: str, made: str) -> None:
+    """Write to the file `made` the names that the file `given` declares (`text_process`)."""
+    text = Path(given).read_text(encoding="utf-8", errors="surrogateescape")
+    Path(made).write_text("\n".join(sorted(names_declared_in(text))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

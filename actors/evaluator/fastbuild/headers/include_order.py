@@ -10,6 +10,9 @@ from msgspec import structs
 from actors.evaluator.fastbuild.headers.header_tree import BINDING_UMBRELLAS, UMBRELLAS
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 
+_TORCH_MACRO = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
+_TORCH_NAMES = frozenset(["torch", "at", "c10", "caffe2", "py", "pybind11", "Tensor"])
+
 _DIRECTIVE = re.compile(r"^\s*#\s*(\w+)\s*(.*)$", re.MULTILINE)
 _TORCH_HEADERS = frozenset([*BINDING_UMBRELLAS, *UMBRELLAS])
 
@@ -38,3 +41,9 @@ def _first_directives(source: CandidateSource, code: str) -> Literal["torch", "h
         elif directive != "pragma" or rest.strip() != "once":
             return "other"
     return "harmless"
+
+
+def uses_torch(source: CandidateSource) -> bool:
+    """Whether the source uses torch beyond the header that torch itself puts before it."""
+    named = source.identifiers
+    return bool(named & _TORCH_NAMES) or any(_TORCH_MACRO.fullmatch(name) for name in named)

@@ -14,7 +14,7 @@ from msgspec import structs
 from actors.evaluator.fastbuild.headers.cuda_header_tree import LIBRARIES_FILE
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
-from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first, uses_torch
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
@@ -50,13 +50,11 @@ from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
 from protocol.values import Value
 
-_TORCH_MACRO = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
 # The kernels of thrust and cub's devices are optimised and assembled on all processors.  Each has
 # the same code as without; an nvcc before 12.1 rejects the option, and torch builds.
 SPLIT = "--split-compile=0"
 # CUDA's libraries, whose handles torch's header of the CUDA context declares.
 _LIBRARIES = re.compile(r"blas|sparse|cusolver", re.IGNORECASE)
-_TORCH_NAMES = frozenset(["torch", "at", "c10", "caffe2", "py", "pybind11", "Tensor"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +76,6 @@ class CudaCompilation(Value, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  # preprocesses the source with the light headers
     declared: frozenset[str] = frozenset()  # by these headers, as far as it is known already
     precompiled: bool = False
-
-
-def uses_torch(source: CandidateSource) -> bool:
-    """Whether the source uses torch beyond the header that torch itself puts before it."""
-    named = source.identifiers
-    return bool(named & _TORCH_NAMES) or any(_TORCH_MACRO.fullmatch(name) for name in named)
 
 
 class CudaHeaders(Value, frozen=True, kw_only=True):
@@ -234,8 +226,10 @@ class _NvccHalves:
         continued = self._continue(halves)
         if continued is not None:
             return continued
-        with ThreadPoolExecutor(len(halves)) as pool:
+        with ThreadPoolExecutor(len(halves) + 1) as pool:
+            named = None if self.strips else pool.submit(self._names_in_headers)
             results = list(pool.map(self._run, halves))
+            self.declared |= named.result() if named else frozenset()
         for half, result in zip(halves, results, strict=True):
             if half in self.preambles and result.failed and not _is_of_assembly(result):
                 result = self._parse_whole_and_list(half)
@@ -272,6 +266,7 @@ class _NvccHalves:
                 self.strips = not half.is_stripped or _is_of_assembly(result)
                 return structs.replace(result, declared=half.declared) if self.strips else None
         finished = self._finish(stored[0].written)
+        self.strips = not (finished.failed and stored[0].is_stripped)
         return None if finished.failed else finished
 
     def _continue_half(self, stored: PreambleSnapshot, given: HalfInput) -> CudaCompilation | None:
@@ -334,13 +329,16 @@ class _NvccHalves:
         """Parse a half again; meanwhile list what its headers declare, in case it fails again."""
         text = self.steps.output(HOST_HALF.text)
         text = kept_whole(text) if HOST_HALF in self.preambles else text
-        argv, deadline = self.steps.host_text_argv(), self.context.deadline
         with ThreadPoolExecutor(1) as pool:
-            declared = pool.submit(names_in_headers, argv, self.source, deadline, read_text(text))
+            declared = pool.submit(self._names_in_headers, read_text(text))
             parsed = self._parse_whole(half)
             if parsed.failed:
                 parsed = structs.replace(parsed, declared=declared.result())
         return parsed
+
+    def _names_in_headers(self, text: str = "") -> frozenset[str]:
+        argv, deadline = self.steps.host_text_argv(), self.context.deadline
+        return names_in_headers(argv, self.source, deadline, text)
 
     def _step(self, name: str) -> CompilerRun:
         with self.context.stopwatch.phase(name):

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.macro_replay import (
     MacroReplay,
@@ -38,7 +37,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
-from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.nvcc.text_process import names_declared, text_without_bodies
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
@@ -97,6 +96,11 @@ class PreambleSnapshot:
         found = cls(_folder(toolkit, given))
         return found if found.is_current() else None
 
+    def keep(self) -> None:
+        """Note that it was asked for: others make place first."""
+        with suppress(OSError):
+            os.utime(self.folder)
+
     def is_current(self) -> bool:
         """Whether the headers are as they were."""
         try:
@@ -134,11 +138,11 @@ class PreambleSnapshot:
         if text != preamble:
             return False
         lines = (line for line in preamble.splitlines() if not line.startswith("#"))
-        names = names_declared_in("\n".join(lines)) | self.replay.macro_names()
+        names = names_declared("\n".join(lines), deadline) | self.replay.macro_names()
         write_text(self.folder / _DECLARED_FILE, "\n".join(sorted(names)))
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             file = Path(name, given.steps.output(given.half.text).name)
-            parsed = strip_bodies(preamble) if strips else preamble
+            parsed = text_without_bodies(preamble, None, deadline) if strips else preamble
             write_text(file, parsed.replace(given.source, ANY_SOURCE))
             # A candidate may read the image: it must not hold this process's environment.
             return self.image.make(given.parser_command, file, given.steps.settings, deadline)
@@ -196,10 +200,7 @@ def _store(
     folder.parent.mkdir(parents=True, exist_ok=True)
     others = [each for each in folder.parent.iterdir() if _is_finished(each)]
     is_large = shutil.disk_usage(folder.parent).free >= LARGE_FREE
-    if folder in others:
-        os.utime(folder)
-        return
-    if whole is None or not _has_place(others, MOST_SNAPSHOTS * (1 + is_large)):
+    if folder in others or whole is None or not _has_place(others, MOST_SNAPSHOTS * (1 + is_large)):
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = PreambleSnapshot(Path(name, "snapshot"))

@@ -37,8 +37,12 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     write_text,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
-from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, store_preamble_snapshot
-from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
+    HalfInput,
+    PreambleSnapshot,
+    store_preamble_snapshot,
+)
+from actors.evaluator.fastbuild.nvcc.text_process import text_without_bodies
 from actors.evaluator.fastbuild.request.added_headers import are_long, launch_no_kernels
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
@@ -141,7 +145,7 @@ class _Probe:
         text = read_text(file)
         preamble = self._new_preamble(half, text)
         if preamble:
-            stripped = strip_bodies(preamble, self.whole_files)
+            stripped = text_without_bodies(preamble, self.whole_files, self.context.deadline)
             write_text(file, stripped + text[len(preamble) :])
             if self._run(half.parser) and is_same():
                 source = self.source.path
@@ -155,16 +159,19 @@ class _Probe:
         """Store the half as one that goes on after the preamble, where that one is long."""
         if not self.is_long:
             return
-        given = HalfInput(
+        given = self._input(half)
+        toolkit, deadline = self.context.toolkit, self.context.deadline
+        strips = self.whole_files is None
+        store_preamble_snapshot(toolkit, given, deadline, is_same, written, strips=strips)
+
+    def _input(self, half: NvccHalf) -> HalfInput:
+        return HalfInput(
             half=half,
             steps=self.steps,
             scratch=self.context.folder,
             own_folder=self.own_folder,
             source=self.source.path,
         )
-        toolkit, deadline = self.context.toolkit, self.context.deadline
-        strips = self.whole_files is None
-        store_preamble_snapshot(toolkit, given, deadline, is_same, written, strips=strips)
 
     def _rest(self) -> str:
         prefix = self._prefix()
@@ -179,8 +186,13 @@ class _Probe:
     def _stored(self, half: NvccHalf) -> Preamble | None:
         """Return what other flags of the host have learnt; None if the half must be parsed."""
         parts = split_preamble(read_text(self.steps.output(half.text)))
-        if parts is None or self.is_long:
+        if parts is None:
             return None
+        if self.is_long:
+            snapshot = PreambleSnapshot.find(self.context.toolkit, self._input(half))
+            if snapshot is None:
+                return None
+            snapshot.keep()
         return self.cache.find(half, self.steps, parts[0], self.source.path)
 
     def _new_preamble(self, half: NvccHalf, text: str) -> str:

@@ -12,6 +12,8 @@ caller must check that the result compiles to the same code (`probe_build` does)
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -207,3 +209,15 @@ def _is_qualified(words: list[str], call: int) -> bool:
 def _lines_of(text: str) -> str:
     """Return `text` with its line ends and directives alone."""
     return "\n".join(line if line.lstrip().startswith("#") else "" for line in text.split("\n"))
+
+
+def main(given: str, made: str, whole_files: str) -> None:
+    """Write to the file `made` the file `given` without bodies (`text_process`)."""
+    kept = re.compile(whole_files) if whole_files else None
+    text = Path(given).read_text(encoding="utf-8", errors="surrogateescape")
+    stripped = strip_bodies(text, kept)
+    Path(made).write_text(stripped, encoding="utf-8", errors="surrogateescape")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
