@@ -6,6 +6,7 @@ import ast
 import contextlib
 import random
 import textwrap
+from collections.abc import Iterator
 
 import msgspec
 
@@ -103,18 +104,25 @@ def base_candidate(work: AgentWork) -> tuple[Knobs, CompiledCandidate]:
     Raises `UnsupportedSourceError` where none compile: then no knob helps at any node of the task.
     """
     compile_inputs = compile_inputs_of(work)
-    first = starting_knobs(compile_inputs)
-    node_knobs = read_knobs(work.node.source)
     problem: UnsupportedSourceError | None = None
-    for change in (None, *STARTING_KNOBS):
-        knobs = node_knobs if change is None else with_change(first, change)
-        if knobs is None:
-            continue
+    for knobs in _base_knobs(work, compile_inputs):
         try:
             return knobs, compile_inputs.compile(knobs)
         except UnsupportedSourceError as error:
             problem = problem or error
     raise problem or UnsupportedSourceError("no knobs fit")
+
+
+def _base_knobs(work: AgentWork, compile_inputs: CompileInputs) -> Iterator[Knobs]:
+    """The node's knobs; then those of first candidates, which take a compilation to find."""
+    node_knobs = read_knobs(work.node.source)
+    if node_knobs is not None:
+        yield node_knobs
+    first = starting_knobs(compile_inputs)
+    for change in STARTING_KNOBS:
+        knobs = with_change(first, change)
+        if knobs is not None:
+            yield knobs
 
 
 def keys_tried(work: AgentWork) -> set[str]:
