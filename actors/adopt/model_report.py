@@ -28,7 +28,8 @@ def verdict_line(check: Check) -> str:
     """Return the answer in one sentence."""
     if check.gain is None:
         reasons = [f"{trial.name}: {trial.reason}" for trial in check.trials]
-        return f"Nothing is kept: {'; '.join(reasons) or 'there was no winner'}."
+        goes_on = " The same command goes on." if check.has_untried else ""
+        return f"Nothing is kept: {'; '.join(reasons) or 'there was no winner'}.{goes_on}"
     names = ", ".join(check.kept)
     if check.regime != "eager":
         return (

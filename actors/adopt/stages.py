@@ -31,6 +31,9 @@ from actors.adopt.task_runs import (
     LEAST_RUN_S,
     attempts_by_value,
     has_begun,
+    has_results,
+    judged_attempts,
+    run_of,
     run_tasks,
     thread_variables,
     unfinished,
@@ -128,8 +131,9 @@ def run_check(arguments: argparse.Namespace, limit: TimeLimit | None = None) -> 
     folder.write_text("report.md", report_text(folder))
     say(verdict_line(result))
     say(f"-> {folder.path}/report.md")
-    is_faster = result.gain is not None and result.gain.low > 1.0
-    return ExitStatus.DONE if is_faster else ExitStatus.NEGATIVE
+    if result.is_faster:
+        return ExitStatus.DONE
+    return ExitStatus.STOPPED if result.has_untried else ExitStatus.NEGATIVE
 
 
 def run_all(arguments: argparse.Namespace) -> int:
@@ -159,7 +163,7 @@ class _AllStages:
             try:
                 fit(self._folder, [], {}, say)
             except NoWinnerError:
-                return _nothing_to_fit(self._folder)
+                return _nothing_to_fit(self._folder, taken.tasks)
             self._begin("check")
         return run_check(self._arguments, self._limit)
 
@@ -187,9 +191,9 @@ class _AllStages:
         first = [task for task in taken.tasks if not task.part_of]
         kept_back = arguments.budget // 3 if any(task.has_parts for task in first) else 0
         budget = arguments.budget - kept_back
-        limit = self._limit.part(RUNS_PART * (1 - kept_back / arguments.budget))
-        run_tasks(self._folder, first, budget, flags, say, limit)
-        limit = self._limit.part(RUNS_PART)
+        limit = self._limit.part(RUNS_PART)  # the rest is the check's
+        own = limit.part(1 - kept_back / arguments.budget)
+        run_tasks(self._folder, first, budget, flags, say, own)
         self._run_late(first, budget, flags, limit)
         parts = [task for task in taken.tasks if task.part_of]
         losers = [
@@ -261,11 +265,16 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _nothing_to_fit(folder: StageFolder) -> int:
+def _nothing_to_fit(folder: StageFolder, tasks: Sequence[TakenTask] = ()) -> int:
     """Say why the model stays as it is, also in the report."""
     folder.write_text("report.md", report_text(folder))
     say(no_winner_line(folder))
     say(f"-> {folder.path}/report.md")
+    if not tasks or any(judged_attempts(folder, task) for task in tasks):
+        return ExitStatus.NEGATIVE
+    if not all(has_results(run_of(folder, task)) for task in tasks):
+        say("no kernel was judged within --max-minutes; the same command goes on")
+        return ExitStatus.STOPPED
     return ExitStatus.NEGATIVE
 
 

@@ -188,6 +188,11 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
 
 
+def judged_attempts(folder: StageFolder, task: TakenTask) -> int:
+    """Return how many attempts of a task's run have a verdict."""
+    return int((_result(run_of(folder, task)) or {}).get("attempts", 0))
+
+
 def has_begun(folder: StageFolder, task: TakenTask) -> bool:
     """Whether there is a run of a task, over or not."""
     return (run_of(folder, task) / SETTINGS).exists()

@@ -16,7 +16,7 @@ import torch
 
 from actors.adopt.check.accuracy import TRUTH_RUNS, Accuracy, Truth
 from actors.adopt.check.call_costs import call_cost, cost_words, recorded_call
-from actors.adopt.check.check_result import Check, Trial, changed_figure
+from actors.adopt.check.check_result import NO_TIME, Check, Trial, changed_figure
 from actors.adopt.check.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.check.expected_calls import expected_calls, expected_sites
 from actors.adopt.check.fitted_states import DroppedError, FittedStates
@@ -37,7 +37,6 @@ from actors.adopt.stage.stage_folder import StageFolder
 from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit
 from actors.adopt.take.taken_tasks import Take, TakenTask
 
-NO_TIME = "the time for the check was over before it was tried (--max-minutes)"
 PROGRESS = "check.progress"  # the winners that are being tried: read after a crash
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20

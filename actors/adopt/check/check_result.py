@@ -10,6 +10,7 @@ from actors.adopt.check.regime_gains import RegimeGain
 from actors.adopt.check.step_timing import Gain
 
 QUALITY_CHANGE = 0.01  # of the user's own figures
+NO_TIME = "the time for the check was over before it was tried (--max-minutes)"
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     quality_after: dict[str, float] = msgspec.field(default_factory=dict)
     # group of modules -> its time in a step before and after, ms; those inside of kernels are out
     module_ms: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the step is faster beyond noise with what is kept."""
+        return self.gain is not None and self.gain.low > 1.0
+
+    @property
+    def has_untried(self) -> bool:
+        """Whether there was no time to try a winner: the same command may bring more."""
+        return any(trial.reason == NO_TIME for trial in self.trials)
 
 
 def changed_figure(before: dict[str, float], after: dict[str, float]) -> str:
