@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drop_in_samples import candidate, drop_in
+from drop_in_samples import TASK, candidate, drop_in
 
 from actors.evaluator.children.release_checks import (
     card_construction,
@@ -111,3 +111,31 @@ def test_a_gpu_check_is_skipped_on_a_host(tmp_path: Path) -> None:
     """A check that can't run is neither passed nor failed."""
     checked = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", "CUDA graph")
     assert (True, "there is no GPU") == (checked.skipped, checked.reason)
+
+
+# Means of normalised values: rounding alone decides every output.
+MEANS = TASK.replace(
+    "self.drop(torch.relu(self.lin(x)) * self.slope) + y",
+    "nn.functional.layer_norm(self.lin(x) + y, [16]).mean(-1)",
+)
+MEANS_IN_FLOAT64 = candidate(body="return means(x @ weight.t() + bias + y)").replace(
+    "import torch\n",
+    """import torch
+def means(x):
+    x = x.double()
+    return ((x - x.mean(-1, True)) / (x.var(-1, False, True) + 1e-5).sqrt()).mean(-1).float(){off}
+""",
+    1,
+)
+
+
+@pytest.mark.parametrize("name", ["fresh process", "gradients", "second instance", "threads"])
+@pytest.mark.parametrize(("off", "passes"), [("", True), (" + 1e-6", False)])
+def test_what_rounding_leaves_is_compared_by_its_error(
+    tmp_path: Path, name: str, off: str, passes: bool
+) -> None:
+    """Before: "off by 2.14e-08, the largest is 2.14e-08" ended a right winner's confirmation."""
+    file = drop_in(tmp_path, MEANS_IN_FLOAT64.replace("{off}", off), MEANS)
+    checked = gpu_release_checks.run_check(file, "cpu", name)
+    without_effect = name == "gradients"  # those of the plain forward: a constant adds nothing
+    assert checked.passed is (passes or without_effect), checked.reason

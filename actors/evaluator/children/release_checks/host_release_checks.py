@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import io
 import pickle
 import threading
@@ -19,16 +21,19 @@ from actors.evaluator.children.release_checks.release_comparison import (
     UntestableUseError,
     call_on_copies,
     changes_state,
+    exact_outputs,
     map_tensors,
     perturbed,
     require_same,
     stats_of,
+    widened,
 )
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone
 
 CALLS = 20  # of each of two threads
 BACKENDS = ("eager", "aot_eager", "inductor")
+Gradients = Callable[[torch.nn.Module], list[torch.Tensor | None]]  # None: there is none
 
 
 class _Differentiable(NamedTuple):
@@ -54,33 +59,54 @@ class HostReleaseChecks(ReleaseComparison):
 
     def check_gradients(self) -> None:
         plain, winner = self.pair()
-        try:  # both forwards before the first backward, as where gradients of batches add up
+        together = True  # both forwards before the first backward, as where gradients add up
+        try:
             expected = self._gradients(plain, together=True)
         except RuntimeError:  # the module itself does not allow it, or there is no memory
+            together = False
             expected = self._gradients(plain, together=False)
-            got = self._gradients(winner, together=False)
-        else:
-            got = self._gradients(winner, together=True)
+        got = self._gradients(winner, together=together)
+        doubled = functools.partial(self._gradients, together=together, wide=True)
+        exact = functools.cache(lambda: self._exact_gradients(plain, doubled, len(expected)))
         for number, (one, other) in enumerate(zip(got, expected, strict=True)):
             if (one is None) is not (other is None):
                 raise ReleaseCheckError(
                     f"gradient {number} is {'missing' if one is None else 'new'}"
                 )
             if one is not None:
-                require_same(one, other, f"gradient {number}: ")
+                true = functools.partial(_item_of, exact, number)
+                require_same(one, other, f"gradient {number}: ", true)
 
-    def _gradients(self, module: torch.nn.Module, *, together: bool) -> list[torch.Tensor | None]:
-        """Return the gradients of two calls; `together`: both forwards run before a backward."""
-        calls = (self._differentiable(module, seed) for seed in range(2))
+    def _exact_gradients(
+        self, plain: torch.nn.Module, gradients: Gradients, count: int
+    ) -> list[torch.Tensor | None]:
+        """Return so many gradients of a module in float64, None where it does not run so."""
+        if exact_outputs(plain, self.inputs())() is not None:
+            with contextlib.suppress(Exception):  # a user's module may mix dtypes
+                doubled = copy.deepcopy(plain).double()
+                doubled.zero_grad()
+                return gradients(doubled)
+        return [None] * count
+
+    def _gradients(
+        self, module: torch.nn.Module, *, together: bool, wide: bool = False
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of two calls; `together`: both forwards run before a backward.
+
+        `wide`: the module is in float64, and so are its inputs.
+        """
+        calls = (self._differentiable(module, seed, wide=wide) for seed in range(2))
         return [
             gradient
             for each in (list(calls) if together else calls)
             for gradient in torch.autograd.grad(each.loss, each.wanted, allow_unused=True)
         ]
 
-    def _differentiable(self, module: torch.nn.Module, seed: int) -> _Differentiable:
+    def _differentiable(self, module: torch.nn.Module, seed: int, *, wide: bool) -> _Differentiable:
         """Call a module with gradients; kernels without a backward in a residual path."""
         inputs = clone(self.inputs(seed))
+        if wide:
+            inputs = widened(inputs)
         wanted = [t for t in tensors_in(inputs) if t.is_floating_point()]
         if self.module._IS_DIFFERENTIATED:  # the kernels run for the judged ones alone
             judged = self.module._GRADIENT_INPUTS
@@ -93,7 +119,7 @@ class HostReleaseChecks(ReleaseComparison):
             outputs = [t for t in tensors_in(module(*inputs)) if t.is_floating_point()]
             if not self.module._IS_DIFFERENTIATED:
                 outputs += [t * 1.0 for t in wanted]
-            loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()).sum())
+            loss = sum((_squares(t) for t in outputs), torch.zeros(()).sum())
         if not loss.requires_grad:
             raise UntestableUseError("no gradient flows through the module")
         return _Differentiable(loss, wanted)
@@ -200,14 +226,21 @@ class HostReleaseChecks(ReleaseComparison):
         work = []
         for seed in range(2):
             inputs = self.inputs(seed)
-            work.append((winner, inputs, call_on_copies(copy.deepcopy(plain), inputs)))
+            expected = call_on_copies(copy.deepcopy(plain), inputs)
+            exact = functools.cache(exact_outputs(plain, inputs))
+            work.append((winner, inputs, expected, exact))
         wrong: list[str] = []
 
-        def calls(module: torch.nn.Module, inputs: list[object], expected: object) -> None:
+        def calls(
+            module: torch.nn.Module,
+            inputs: list[object],
+            expected: object,
+            exact: Callable[[], object],
+        ) -> None:
             try:
                 for _number in range(CALLS):
                     with torch.no_grad():
-                        require_same(clone(module(*inputs)), expected)
+                        require_same(clone(module(*inputs)), expected, exact=exact)
             except Exception as error:  # noqa: BLE001  # reported by the thread that joins
                 wrong.append(f"{type(error).__name__}: {error}")
 
@@ -255,21 +288,33 @@ class HostReleaseChecks(ReleaseComparison):
         if not any(p.requires_grad for p in plain.parameters()):
             return
         torch._dynamo.reset()
-        grads = []
-        for module in (plain, torch.compile(winner, backend="aot_eager")):
-            torch.manual_seed(0)
-            with torch.enable_grad():
-                outputs = [t for t in tensors_in(module(*clone(self.inputs()))) if t.requires_grad]
-                loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()))
-                if not outputs:
-                    return
-                torch.autograd.backward(loss)
-        for (name, one), other in zip(plain.named_parameters(), winner.parameters(), strict=True):
-            grads = [one.grad, other.grad]
-            if (one.grad is None) is not (other.grad is None):
-                raise ReleaseCheckError(f"compiled: the gradient of {name} is missing")
-            if one.grad is not None:
-                require_same(grads[1], grads[0], f"compiled: gradient of {name}: ")
+        compiled = torch.compile(winner, backend="aot_eager")
+        expected = self._parameter_gradients(plain)
+        got = self._parameter_gradients(compiled)
+        exact = functools.cache(
+            lambda: self._exact_gradients(
+                plain, functools.partial(self._parameter_gradients, wide=True), len(expected)
+            )
+        )
+        names = [name for name, _ in plain.named_parameters()]
+        for number, (one, other) in enumerate(zip(expected, got, strict=True)):
+            if (one is None) is not (other is None):
+                raise ReleaseCheckError(f"compiled: the gradient of {names[number]} is missing")
+            if one is not None:
+                true = functools.partial(_item_of, exact, number)
+                require_same(other, one, f"compiled: gradient of {names[number]}: ", true)
+
+    def _parameter_gradients(self, module: Any, *, wide: bool = False) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters in a call; of none where no output has one."""
+        wrapped: torch.nn.Module = getattr(module, "_orig_mod", module)  # the one in a compiled
+        inputs = clone(self.inputs())
+        torch.manual_seed(0)
+        with torch.enable_grad():
+            made = module(*(widened(inputs) if wide else inputs))
+            outputs = [t for t in tensors_in(made) if t.requires_grad]
+            if outputs:
+                torch.autograd.backward(sum((_squares(t) for t in outputs), torch.zeros(())))
+        return [parameter.grad for parameter in wrapped.parameters()]
 
     def check_export(self) -> None:
         plain, winner = self.pair()
@@ -320,3 +365,12 @@ class HostReleaseChecks(ReleaseComparison):
         calls = stats_of(winner)
         if not calls["kernel"] and not any("plain forward" in str(each.message) for each in caught):
             raise ReleaseCheckError("the plain forward runs and no warning says so")
+
+
+def _squares(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's mean square, in float32 at least."""
+    return (tensor if tensor.dtype == torch.float64 else tensor.float()).square().mean()
+
+
+def _item_of(values: Callable[[], list[torch.Tensor | None]], number: int) -> object:
+    return values()[number]
