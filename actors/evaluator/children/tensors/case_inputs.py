@@ -71,6 +71,8 @@ def drawn_like(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     values = tensor.detach()
     if not values.numel():
         raise CaseInputsError("get_inputs() returns an empty tensor: there is nothing to draw from")
+    if values.is_meta:  # a layout is asked for: there are no values, and all draws are contiguous
+        return torch.empty(shape, dtype=values.dtype, device="meta")
     diagonal = _triangle(values)
     if diagonal is not None and len(shape) >= 2:
         below, above = values.reshape(-1, *values.shape[-2:])[0][[-1, 0], [0, -1]]
