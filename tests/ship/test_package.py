@@ -186,6 +186,86 @@ def test_buffers_and_frozen_parameters_have_no_derivative(tmp_path: Path) -> Non
     assert part.stats()["kernel"], part.stats()
 
 
+CONSTANT_TASK = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(features))
+        self.register_buffer("prior", torch.linspace(-1, 1, features), persistent=False)
+
+    def forward(self, x):
+        return torch.softmax((x + self.prior) * self.weight, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(4, 16)]
+
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def test_a_buffer_outside_of_the_state_dict_is_a_constant_of_a_compiled_derivative(
+    tmp_path: Path,
+) -> None:
+    """Before: nothing was shipped ("Please convert all Tensors to FakeTensors first")."""
+    kernels = CONSTANT_TASK.replace("class Model", "class ModelNew")
+    made = package_files("prior", [of_file(winner_file(tmp_path, kernels, CONSTANT_TASK))])
+    with new_folder(tmp_path / "prior", made.files) as scratch:
+        place(scratch, tmp_path / "prior")
+    part = imported(tmp_path / "prior", "prior")
+    root = part.__name__.rpartition(".")[0]
+    subject = importlib.import_module(f"{root}.comparison").Subject(part, "cpu")
+    checks = importlib.import_module(f"{root}.operator_checks").CHECKS
+    for name in ("opcheck", "operator gradients"):
+        checks[name](subject)
+    assert part.stats()["kernel"], part.stats()
+
+
+RECORD_TASK = """\
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+
+@dataclass
+class Pair:
+    up: torch.Tensor
+    gate: torch.Tensor
+
+
+class Model(nn.Module):
+    def forward(self, pair, x):
+        return torch.sigmoid(pair.gate) * pair.up + x
+
+
+def get_inputs():
+    return [Pair(torch.randn(4, 16), torch.randn(4, 16)), torch.randn(4, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_torch_fx_records_a_module_that_takes_a_dataclass(tmp_path: Path) -> None:
+    """Before: "symbolically traced variables cannot be used as inputs to control flow"."""
+    kernels = RECORD_TASK.replace("class Model", "class ModelNew")
+    made = package_files("pair", [of_file(winner_file(tmp_path, kernels, RECORD_TASK))])
+    with new_folder(tmp_path / "pair", made.files) as scratch:
+        place(scratch, tmp_path / "pair")
+    part = imported(tmp_path / "pair", "pair")
+    plain, winner, inputs = pair(part)
+    assert torch.equal(winner(*inputs), plain(*inputs))
+    assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
+    assert torch.equal(torch.fx.symbolic_trace(winner)(*inputs), plain(*inputs))
+
+
 def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> None:
     """torch.export with a dynamic batch: the saved program agrees at the judged size and others."""
     plain, winner, inputs = pair(package)

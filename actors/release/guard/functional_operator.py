@@ -113,7 +113,8 @@ def _plain_outputs(tensors, fake=False):
         if name not in state:  # not in the state dict
             dtype = dtypes.get(buffer.dtype, buffer.dtype)
             empty = _torch.empty(buffer.shape, dtype=dtype, device=device)
-            state[name] = empty if fake else buffer.to(device, dtype)
+            # Lifted, as torch.tensor does: a compiler that traces the derivative has a constant.
+            state[name] = empty if fake else _torch.ops.aten.lift_fresh(buffer).to(device, dtype)
         elif template.training and not fake:  # a call may change it
             state[name] = state[name].clone()
     return _tensors_of(_torch.func.functional_call(template, state, tuple(args)))

@@ -106,15 +106,15 @@ def _shown(word, sizes):
 
 def _fields_of(value):
     """Return the names of the fields of a dataclass or a named tuple; () for other values."""
-    fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", ())
-    return tuple(fields)
+    kind = type(value)  # torch.fx's proxies have every attribute
+    return tuple(getattr(kind, "_fields", None) or getattr(kind, "__dataclass_fields__", ()))
 
 
 def _tensors_of(value):
     """Return the tensors in a value, in order."""
     if isinstance(value, _torch.Tensor):
         return [value]
-    if getattr(value, "__dataclass_fields__", None):
+    if getattr(type(value), "__dataclass_fields__", None):
         value = [getattr(value, field) for field in _fields_of(value)]
     if isinstance(value, dict):
         value = list(value.values())
