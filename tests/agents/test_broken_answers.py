@@ -76,8 +76,8 @@ def test_markdown_around_an_edit_does_not_matter(data: st.DataObject) -> None:
     [
         (f"## Edits\n\n### line 7\n```cpp\n{STORE}", "was never closed"),
         ("## Edits\n\n### line 7\n```cpp", "was never closed"),  # an empty block would delete it
-        (f"## Edits\n\n### line 7 (and 6)\n```cpp\n{STORE}\n```\n", "names no place"),
-        (f"## Edits\n\n### line 7: and line 9\n```cpp\n{STORE}\n```\n", "names no place"),
+        (f"## Edits\n\n### line 7 (and 6)\n```cpp\n{STORE}\n```\n", "names further lines"),
+        (f"## Edits\n\n### line 7: and line 9\n```cpp\n{STORE}\n```\n", "names further lines"),
         (f"## Edits\n\n### line 7\n> ```cpp\n> {STORE}\n> ```\n", "has 0 blocks"),
         (f"## Edits\n\n### lines 6\u22c57\n```cpp\n{STORE}\n```\n", "names no place"),
         (f"## Edits\n\n### l\u0456ne 7\n```cpp\n{STORE}\n```\n", "names no place"),

@@ -542,3 +542,20 @@ def test_an_idea_is_cut_behind_its_first_sentence() -> None:
     assert one_line(f"{algebra}. One launch, then another.", 100) == f"{algebra}."
     assert one_line(f"{algebra}.", 60) == f"{algebra[:59].rstrip()}…"
     assert all(len(one_line("One. Two three. " * 20, most)) <= most for most in range(10, 90))
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "one call (split x, product, norm); modules and parameters of lines 9-11 stay",
+        "this runs after the change, and also line 9 is read there",
+    ],
+)
+def test_what_a_plan_explains_behind_a_place_may_mention_other_lines(note: str) -> None:
+    """Before: "names no place", and a plan of twelve lines was asked for once more."""
+    plan = plan_for(TASK_SOURCE, f"lines 12-13: {note}")
+    assert marked_spans(plan, TASK_SOURCE) == ((12, 13),)
+    second = read_plan(
+        parse_reply("## Advice\n\nFuse.\n\n## Anchors\n\n- line 12: and line 13\n"), TASK_SOURCE
+    )
+    assert "names further lines" in getattr(second, "reason", "")

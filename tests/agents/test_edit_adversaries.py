@@ -220,7 +220,7 @@ def read_two_kernels(text: str) -> Candidate | ReplyProblem:
         ("lines 9-10", BODY, "no longer match"),
         ("kernel add (and one_more)", f"{MORE}__global__ void add() {{\n}}", "defined twice"),
         ("function forward", "def forward(self, x):\n    return x + 1.0", "is outside its class"),
-        ("line 10 (which also changes line 11)", BODY, "names no place"),
+        ("line 10 (which also changes line 11)", BODY, "names further lines"),
         ("from `" + "a " * 2000 + "` to `b`", BODY, "can't be placed"),
     ],
 )

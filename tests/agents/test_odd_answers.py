@@ -151,7 +151,7 @@ def test_further_ways_to_name_lines(title: str) -> None:
         ("line 3 of function half", "names no place"),
         ("lines 6 and 8", "names no place"),
         ("lines 6-7, 9-9", "names no place"),
-        ("line 6 (+2 lines)", "names no place"),
+        ("line 6 (+2 lines)", "names further lines"),
         ("line “y[i] = 0;”", "names no place"),
         ("candidate.py: line 7", "names no place"),
         ("top of file", "names no place"),

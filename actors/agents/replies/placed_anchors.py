@@ -53,7 +53,7 @@ def _places(reply: Reply, source: str, folds: Sequence[Fold]) -> list[Place] | A
         return AnchorProblem(reason=f"it names {len(named)} places: at most {MAX_PLACES} are read")
     places: dict[tuple[int, int], Place] = {}
     for line in named:
-        found = shown.find(line)
+        found = shown.find(line, explains=True)
         if isinstance(found, PlaceProblem):
             return AnchorProblem(reason=found.reason)
         question = _language_question(found, zones)

@@ -34,9 +34,9 @@ _QUOTES = re.compile(
 _QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
 _WHOLE = re.compile(r"(?:the\s+)?whole\s+(?:file|source|module)", re.I)
 _NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
-_FURTHER = re.compile(  # "(and 12)", "(which also changes lines 3-4)"
-    r"\d+$|(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d|.*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d",
-    re.I | re.DOTALL,
+_SECOND = re.compile(r"\d+$|(?:and|plus|also|,|&|\+)\s*(?:lines?\s*)?\d", re.I)  # "(and 12)"
+_MENTIONED = re.compile(  # "(which also changes lines 3-4)"
+    r".*\b(?:and|also|plus)\b[^.;]{0,40}\blines?\s+\d", re.I | re.DOTALL
 )
 _OTHER_COUNT = re.compile(  # "(new numbering)", "(after the edit above)": not as shown
     r".*\b(?:(?:new|updated|resulting|shifted)\s+(?:line\s+)?number(?:s|ing)"
@@ -55,7 +55,7 @@ class PlaceProblem(Value, frozen=True, kw_only=True):
     """Why a place can't be found, as a question to the model."""
 
     reason: str
-    is_unnamed: bool = False  # the text is of none of the forms of a place
+    is_unnamed: bool = False  # the text is of none of the forms of one place
 
 
 class Place(Value, frozen=True, kw_only=True):
@@ -84,8 +84,11 @@ class ShownLines:
         self.spans = tuple(spans)
         self.folds = tuple(folds)
 
-    def find(self, text: str) -> Place | PlaceProblem:
-        """Return the place that `text` names, with the note behind it."""
+    def find(self, text: str, *, explains: bool = False) -> Place | PlaceProblem:
+        """Return the place that `text` names, with the note behind it.
+
+        `explains`: the note is what a coder should do there, and may mention other lines.
+        """
         text = text.strip()
         for form, read in (
             ()
@@ -101,8 +104,14 @@ class ShownLines:
         ):
             match = form.match(text)
             note = _note_after(text, match) if match else None
+            if note is not None and _names_more(note, explains=explains):
+                return PlaceProblem(
+                    reason=f"{_shortened(text)!r} names further lines behind its place: name each"
+                    " place by itself",
+                    is_unnamed=True,
+                )
             if match is not None and note is not None:
-                if form is _NUMBERS and _OTHER_COUNT.fullmatch(note):
+                if form is _NUMBERS and not explains and _OTHER_COUNT.fullmatch(note):
                     return PlaceProblem(
                         reason=f"{_shortened(text)!r} counts lines of a source that is not shown:"
                         " numbers are those of the shown source, before any edit"
@@ -218,8 +227,12 @@ def _note_after(text: str, match: re.Match[str]) -> str | None:
     if not rest or rest in (".", ":"):
         return ""
     note = _NOTE.fullmatch(rest)
-    words = (note["note"] or note["aside"] or "").strip() if note else None
-    return None if words and _FURTHER.match(words) else words
+    return (note["note"] or note["aside"] or "").strip() if note else None
+
+
+def _names_more(note: str, *, explains: bool) -> bool:
+    """Whether a note names a second place."""
+    return bool(_SECOND.match(note) or (not explains and _MENTIONED.match(note)))
 
 
 def _listed(values: Sequence[object]) -> str:
