@@ -299,6 +299,11 @@ CONTRACT = {
         "def quality(model): return 0.5"
     ),
     "has no function batches()": "del batches",
+    "batches is a list, expected a function": "batches = [((torch.randn(2, 4),), {})] * 3",
+    "step is a int, expected a function": "step = 3",
+    "whose 0.weight has no values (it is on the device meta): load the weights in build()": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4, device='meta'))"
+    ),
     "can't be imported: SyntaxError": "def",
     "build() returned a model with a compiled part (0)": (
         "def build():\n"
