@@ -44,12 +44,12 @@ RUNS_PART = 0.6  # of what is left then is for the runs of the tasks
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the stage that was asked for; raise AdoptError with one line."""
+    file = _model_file(arguments)
     try:
         return int(STAGES[arguments.stage](arguments))
     except AdoptError:
         raise
     except Exception as error:  # the user's model may raise in any step, and anything
-        file = _model_file(arguments)
         if file is None or not is_raised_by(error, file):
             raise
         raise AdoptError(f"a step raised {explained(error, file)}") from error
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _model_file(arguments: argparse.Namespace) -> Path | None:
     """Return the user's file; None where it is not known."""
     if "model" in arguments:
-        return Path(arguments.model)
+        return Path(arguments.model).absolute()
     try:
         record = StageFolder(arguments.folder).read("model.json", ModelRecord, "adopt.py look")
     except AdoptError:
@@ -113,7 +113,9 @@ def _taken(folder: StageFolder, options: Options, limit: TimeLimit) -> Take:
 def run_fit(arguments: argparse.Namespace) -> int:
     """Make the package of the winners."""
     folder = StageFolder(arguments.folder)
-    fit(folder, arguments.run, dict(arguments.winner), say)
+    runs = [run.absolute() for run in arguments.run]  # build() may change the working directory
+    winners = {name: file.absolute() for name, file in arguments.winner}
+    fit(folder, runs, winners, say)
     say(f"-> {folder.path}/{PACKAGE}: import {PACKAGE}; {PACKAGE}.fit(model)")
     return ExitStatus.DONE
 

@@ -470,7 +470,7 @@ def test_the_command_says_what_is_missing(
     """A mistake is one line on stderr with status 2, without a traceback."""
     monkeypatch.chdir(tmp_path)
     for arguments, said in (
-        (["look", "absent.py"], "adopt: absent.py: there is no such file\n"),
+        (["look", "absent.py"], "absent.py: there is no such file\n"),
         (["take", "absent"], "run `adopt.py look` first"),
         (["take", "absent", "--cap", "much"], "is not a size such as 500M"),
     ):

@@ -31,7 +31,7 @@ class ModelFile:
 
     def __init__(self, path: Path) -> None:
         """Import it; raise AdoptError when it can't be imported or has not the two functions."""
-        self.path = path
+        self.path = path = path.absolute()  # its code may change the working directory
         self._module = _import(path)
         for name in ("build", "batches", "step", "quality"):
             found = getattr(self._module, name, None)

@@ -43,14 +43,14 @@ class StageFolder:
 
     def __init__(self, path: Path) -> None:
         """`path` need not exist before the first file is written."""
-        self.path = path
+        self.path = path.absolute()  # the user's code may change the working directory
 
     def check_own(self) -> None:
         """Raise AdoptError where no stage can write here: before hours are spent on a result.
 
         The folder is not there yet, or empty, or an adopted model's.
         """
-        whole = self.path.absolute()
+        whole = self.path
         check_text(whole)
         try:
             place = next(each for each in (whole, *whole.parents) if os.path.lexists(each))
