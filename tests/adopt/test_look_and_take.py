@@ -445,7 +445,7 @@ def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path:
     folder = StageFolder(tmp_path / "out")
     assert 5 == look(ModelFile(model), folder, 5, ["eager"], silent).batches
     model.write_text(model.read_text() + "\n")
-    with pytest.raises(AdoptError, match=r"has changed since `look`"):
+    with pytest.raises(AdoptError, match=r"has changed since `look`: run .* --out .*out` again"):
         take(folder, EASY, silent)
 
 
