@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from actors.adopt.check.check import check
@@ -47,21 +48,36 @@ RUNS_PART = 0.6  # of what is left then is for the runs of the tasks
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the stage that was asked for; raise AdoptError with one line."""
+    file = _model_file(arguments)
     try:
-        return int(STAGES[arguments.stage](arguments))
+        with _held(arguments):
+            return int(STAGES[arguments.stage](arguments))
     except AdoptError:
         raise
     except Exception as error:  # the user's model may raise in any step, and anything
-        file = _model_file(arguments)
         if file is None or not is_raised_by(error, file):
             raise
         raise AdoptError(f"a step raised {explained(error, file)}") from error
 
 
+def _held(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Keep other commands out of the folder of one stage; `all` does it for each of its own."""
+    if arguments.stage == "all" or getattr(arguments, "in_process", False):
+        return nullcontext()  # the check in a process of its own: its parent holds the folder
+    return _folder(arguments).held()
+
+
+def _folder(arguments: argparse.Namespace) -> StageFolder:
+    """Return the folder of the stages."""
+    if "model" in arguments:
+        return StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    return StageFolder(arguments.folder)
+
+
 def _model_file(arguments: argparse.Namespace) -> Path | None:
     """Return the user's file; None where it is not known."""
     if "model" in arguments:
-        return Path(arguments.model)
+        return Path(arguments.model).absolute()
     try:
         record = StageFolder(arguments.folder).read("model.json", ModelRecord, "adopt.py look")
     except AdoptError:
@@ -79,7 +95,7 @@ def say(line: str) -> None:
 
 def run_look(arguments: argparse.Namespace) -> int:
     """Look at a model."""
-    folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    folder = _folder(arguments)
     check_text(arguments.model.absolute())
     folder.check_own()
     file = ModelFile(arguments.model)
@@ -116,7 +132,9 @@ def _taken(folder: StageFolder, options: Options, limit: TimeLimit) -> Take:
 def run_fit(arguments: argparse.Namespace) -> int:
     """Make the package of the winners."""
     folder = StageFolder(arguments.folder)
-    fit(folder, arguments.run, dict(arguments.winner), say)
+    runs = [run.absolute() for run in arguments.run]  # build() may change the working directory
+    winners = {name: file.absolute() for name, file in arguments.winner}
+    fit(folder, runs, winners, say)
     say(f"-> {folder.path}/{PACKAGE}: import {PACKAGE}; {PACKAGE}.fit(model)")
     return ExitStatus.DONE
 
@@ -146,15 +164,21 @@ class _AllStages:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
-        self._folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+        self._folder = _folder(arguments)
         self._began = time.monotonic()
         self._limit = _limit(arguments)
         self._stage = ""
 
     def run(self) -> int:
         """Run them; return the exit status."""
-        with process_limit(self._limit, self._line_at_the_end):
+        ended = process_limit(self._limit, self._line_at_the_end)
+        with self._folder.held(), ended:  # there may be no folder yet
             self._look()
+        with self._folder.held():
+            return self._after_look()
+
+    def _after_look(self) -> int:
+        with process_limit(self._limit, self._line_at_the_end):
             taken = self._take()
             if not taken.tasks:
                 return _nothing_to_fit(self._folder)

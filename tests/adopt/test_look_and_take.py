@@ -299,6 +299,11 @@ CONTRACT = {
         "def quality(model): return 0.5"
     ),
     "has no function batches()": "del batches",
+    "batches is a list, expected a function": "batches = [((torch.randn(2, 4),), {})] * 3",
+    "step is a int, expected a function": "step = 3",
+    "whose 0.weight has no values (it is on the device meta): load the weights in build()": (
+        "def build(): return torch.nn.Sequential(torch.nn.Linear(4, 4, device='meta'))"
+    ),
     "can't be imported: SyntaxError": "def",
     "build() returned a model with a compiled part (0)": (
         "def build():\n"
@@ -440,7 +445,7 @@ def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path:
     folder = StageFolder(tmp_path / "out")
     assert 5 == look(ModelFile(model), folder, 5, ["eager"], silent).batches
     model.write_text(model.read_text() + "\n")
-    with pytest.raises(AdoptError, match=r"has changed since `look`"):
+    with pytest.raises(AdoptError, match=r"has changed since `look`: run .* --out .*out` again"):
         take(folder, EASY, silent)
 
 
@@ -465,7 +470,7 @@ def test_the_command_says_what_is_missing(
     """A mistake is one line on stderr with status 2, without a traceback."""
     monkeypatch.chdir(tmp_path)
     for arguments, said in (
-        (["look", "absent.py"], "adopt: absent.py: there is no such file\n"),
+        (["look", "absent.py"], "absent.py: there is no such file\n"),
         (["take", "absent"], "run `adopt.py look` first"),
         (["take", "absent", "--cap", "much"], "is not a size such as 500M"),
     ):

@@ -112,3 +112,40 @@ def test_the_next_command_can_be_pasted(
     last = capsys.readouterr().out.splitlines()[-1]
     words = shlex.split(last.removeprefix("next: "))
     assert Path(words[words.index("--task") + 1]).is_file()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_s_file_may_change_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Paths are those of the command; before, `m.py` was sought in the new directory."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "m.py").write_text(f"import os\nos.chdir('data')\n{MODEL}")
+    for words in (
+        ["look", "m.py", "--out", "out", "--max-outside", "100%"],
+        ["take", "out", "--at", "0", "--max-gap", "100000%"],
+    ):
+        monkeypatch.chdir(tmp_path)
+        assert 0 == adopt.main(words), capsys.readouterr().err
+    assert [] == list((tmp_path / "data").iterdir())
+    assert (tmp_path / "out" / "take.json").is_file()
+
+
+@pytest.mark.parametrize("stage", ["look", "take", "fit", "check", "all"])
+def test_a_folder_in_which_another_command_works_is_refused(
+    stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and status 2; before, one command removed the other one's tasks."""
+    model = tmp_path / "m.py"
+    model.write_text("raise RuntimeError('it was run')\n")
+    folder = StageFolder(tmp_path / "out")
+    folder.write("model.json", ModelRecord(path=str(model), sha256="", batches=3))
+    of_model = [str(model), "--out", str(folder.path)]
+    with folder.held():
+        assert 2 == adopt.main(
+            [stage, *(of_model if stage in ("look", "all") else [str(folder.path)])]
+        )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"another adopt command is at work in {folder.path}" in line
+    with folder.held():
+        pass

@@ -107,7 +107,7 @@ def opened_model(folder: StageFolder) -> tuple[ModelFile, ModelRecord]:
     record = folder.read("model.json", ModelRecord, "adopt.py look")
     path = Path(record.path)
     if file_hash(path) != record.sha256:
-        command = f"adopt.py look {shlex.quote(str(path))}"
+        command = f"adopt.py look {shlex.quote(str(path))} --out {shlex.quote(str(folder.path))}"
         raise AdoptError(f"{path} has changed since `look`: run `{command}` again")
     return ModelFile(path), record
 

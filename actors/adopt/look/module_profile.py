@@ -8,6 +8,7 @@ module whose forward operation it differentiates.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,10 @@ from typing import Any
 
 import torch
 from torch._C._autograd import DeviceType
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
+
+from actors.adopt.model.thread_stack import ThreadStack
 
 SCOPE = "stark module "  # begins the name of a module's range; the rest is the module's path
 STEP = "stark step"
@@ -36,6 +40,7 @@ LIBRARY_BEGINNINGS = (
     *("native_multi_head_attention", "thnn_conv", "slow_conv", "fft"),
 )
 FORWARD_SCOPE, BACKWARD_SCOPE = 0, 1  # torch's RecordScope
+NO_BACKWARD = -1  # torch's number of the running backward pass
 
 
 @dataclass
@@ -67,22 +72,28 @@ class DeviceProfile:
 
 
 @contextmanager
-def module_ranges(model: torch.nn.Module) -> Iterator[None]:
-    """Put a named range around each module's forward while the context is open."""
-    open_ranges: list[tuple[torch.nn.Module, Any]] = []
+def module_ranges(model: torch.nn.Module) -> Iterator[set[int]]:
+    """Put a named range around each module's forward while the context is open.
+
+    Yields the threads in which modules are called, besides autograd's own.
+    """
+    ranges: ThreadStack[tuple[torch.nn.Module, Any]] = ThreadStack()
+    threads: set[int] = set()
     handles = []
 
     def enter(path: str) -> Callable[..., None]:
         def hook(module: torch.nn.Module, args: Any) -> None:
             named_range: Any = record_function(SCOPE + path)
             named_range.__enter__()
-            open_ranges.append((module, named_range))
+            ranges.items.append((module, named_range))
+            if torch._C._current_graph_task_id() == NO_BACKWARD:
+                threads.add(threading.get_ident())
 
         return hook
 
     def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
-        while open_ranges:  # ranges above it belong to modules that raised
-            owner, named_range = open_ranges.pop()
+        while ranges.items:  # ranges above it belong to modules that raised
+            owner, named_range = ranges.items.pop()
             named_range.__exit__(None, None, None)
             if owner is module:
                 return
@@ -93,7 +104,7 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
                 continue  # it takes no hooks; its time is that of the module around it
             handles.append(module.register_forward_pre_hook(enter(path), prepend=True))
             handles.append(module.register_forward_hook(leave))
-        yield
+        yield threads
     finally:
         for handle in handles:
             handle.remove()
@@ -102,16 +113,33 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
 def profile_steps(
     model: torch.nn.Module, steps: Callable[[], None], device: torch.device
 ) -> DeviceProfile:
-    """Run `steps` under the profiler and attribute the device time."""
+    """Run `steps` under the profiler and attribute the device time.
+
+    The profiler sees its own thread and autograd's.  For a model that calls modules in others, the
+    steps run again and all threads of the process count.
+    """
+    with module_ranges(model) as threads:
+        events = _profiled(steps, device, None)
+    if threads <= {threading.get_ident()}:
+        return attribute(events, device.type)
+    with module_ranges(model):
+        events = _profiled(steps, device, _ExperimentalConfig(profile_all_threads=True))
+    return attribute(events, device.type)
+
+
+def _profiled(
+    steps: Callable[[], None], device: torch.device, config: _ExperimentalConfig | None
+) -> list[Any]:
+    """Run `steps` under the profiler; return its events."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with module_ranges(model), profile(activities=activities, acc_events=True) as profiler:
+    with profile(activities=activities, acc_events=True, experimental_config=config) as profiler:
         with record_function(STEP):
             steps()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    return attribute(list(profiler.events() or ()), device.type)
+    return list(profiler.events() or ())
 
 
 def attribute(events: list[Any], device: str) -> DeviceProfile:

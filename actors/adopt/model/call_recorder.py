@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import torch
 
 from actors.adopt.model.call_layouts import CallKind, call_kind, tensors_of
 from actors.adopt.model.host_clocks import working_seconds
+from actors.adopt.model.thread_stack import ThreadStack
 
 MOST_SAMPLES = 256  # of one kind of call that are kept
 MOST_KINDS = 64  # of one module that are told apart; later ones are counted together
@@ -111,7 +113,8 @@ class _Recorder:
     def __init__(self, device: torch.device) -> None:
         self.calls = ModuleCalls()
         self._on_card = device.type == "cuda"
-        self._open: list[tuple[CallKind, int, Any]] = []  # kind, bytes given, begun
+        self._open: ThreadStack[tuple[CallKind, int, Any]] = ThreadStack()  # kind, bytes, begun
+        self._adding = threading.Lock()
         # Card events, read at the end: kind, bytes, begun, ended.
         self._pending: list[tuple[CallKind, int, Any, Any]] = []
 
@@ -122,16 +125,17 @@ class _Recorder:
 
     def _begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         kind, given = call_kind(module, args, kwargs), _bytes((args, kwargs))
-        self._open.append((kind, given, self._moment()))
+        self._open.items.append((kind, given, self._moment()))
 
     def _end(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         ended = self._moment()
-        kind, given, begun = self._open.pop()
+        kind, given, begun = self._open.items.pop()
         size = given + _bytes(output)
         if self._on_card:
             self._pending.append((kind, size, begun, ended))
         else:
-            self.calls.add(kind, (ended - begun) * 1e6, size)
+            with self._adding:
+                self.calls.add(kind, (ended - begun) * 1e6, size)
 
     def _moment(self) -> Any:
         if not self._on_card:

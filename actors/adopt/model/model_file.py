@@ -31,11 +31,16 @@ class ModelFile:
 
     def __init__(self, path: Path) -> None:
         """Import it; raise AdoptError when it can't be imported or has not the two functions."""
-        self.path = path
+        self.path = path = path.absolute()  # its code may change the working directory
         self._module = _import(path)
-        for name in ("build", "batches"):
-            if not callable(getattr(self._module, name, None)):
+        for name in ("build", "batches", "step", "quality"):
+            found = getattr(self._module, name, None)
+            if found is None and name in ("build", "batches"):
                 raise AdoptError(f"{path} has no function {name}(): {CONTRACT}")
+            if found is not None and not callable(found):
+                raise AdoptError(
+                    f"{path}: {name} is a {type(found).__name__}, expected a function: {CONTRACT}"
+                )
 
     def build(self) -> torch.nn.Module:
         """Return the model; raise AdoptError when there is none."""
@@ -55,6 +60,12 @@ class ModelFile:
                 f"{self.path}: build() returned a scripted model; return it as it is before"
                 " torch.jit.script or torch.jit.trace"
             )
+        for path, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_meta:
+                raise AdoptError(
+                    f"{self.path}: build() returned a model whose {path} has no values (it is on"
+                    " the device meta): load the weights in build()"
+                )
         for path, part in model.named_modules():
             which = f"a model with a compiled part ({path})" if path else "a compiled model"
             if "_orig_mod" in part._modules or part._compiled_call_impl is not None:

@@ -17,9 +17,10 @@ and is made again; what it had written before is replaced.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -43,14 +44,14 @@ class StageFolder:
 
     def __init__(self, path: Path) -> None:
         """`path` need not exist before the first file is written."""
-        self.path = path
+        self.path = path.absolute()  # the user's code may change the working directory
 
     def check_own(self) -> None:
         """Raise AdoptError where no stage can write here: before hours are spent on a result.
 
         The folder is not there yet, or empty, or an adopted model's.
         """
-        whole = self.path.absolute()
+        whole = self.path
         check_text(whole)
         try:
             place = next(each for each in (whole, *whole.parents) if os.path.lexists(each))
@@ -66,6 +67,31 @@ class StageFolder:
                 f"{self.path} is not empty and holds no adopted model ({names[0]}): choose another"
                 " folder with --out"
             )
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other commands out while it is open; a folder that is not there yet is free.
+
+        Raises AdoptError where another command is at work: both would replace the same files.  The
+        lock is the system's, so that it ends with the process, also after a kill -9.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:  # the stage says what is wrong with it
+            yield
+            return
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise AdoptError(
+                        f"another adopt command is at work in {self.path}: wait for its end, or"
+                        " choose another folder with --out"
+                    ) from error
+            yield
+        finally:
+            os.close(descriptor)
 
     def _is_own(self) -> bool:
         try:

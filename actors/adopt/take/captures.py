@@ -7,6 +7,7 @@ allowed.  No other file of this project holds a recorded value.
 from __future__ import annotations
 
 import functools
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import torch
 
 from actors.adopt.model.call_effects import CallEffects
 from actors.adopt.model.call_layouts import CallKind, call_kind, layout_of, tensors_of
+from actors.adopt.model.thread_stack import ThreadStack
 from actors.adopt.stage.errors import first_line
 from actors.adopt.stage.stage_folder import StageFolder
 from protocol.layouts import Layout, Leaf, Nest
@@ -44,6 +46,7 @@ class CaptureWriter:
         self.cap = cap
         self.bytes = 0
         self.is_full = False
+        self.turn = threading.Lock()  # a model may call its modules in several threads
         self._folder = folder
 
     @property
@@ -131,18 +134,19 @@ class _CaptureRecorder:
         self._kinds = kinds
         self._writer = writer
         self._counts: Counter[tuple[CallKind, str]] = Counter()  # (kind, site) -> recorded
-        self._open: list[Callable[[Any], None] | None] = []
+        self._open: ThreadStack[Callable[[Any], None] | None] = ThreadStack()
 
     def attach(self, path: str, module: torch.nn.Module, sites: int) -> list[Any]:
         """Hook one of so many modules."""
 
         def begin(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._open.append(self._begin(path, sites, module, args, kwargs))
+            self._open.items.append(self._begin(path, sites, module, args, kwargs))
 
         def end(module: torch.nn.Module, args: Any, output: Any) -> None:
-            finish = self._open.pop()
+            finish = self._open.items.pop()
             if finish is not None:
-                finish(output)
+                with self._writer.turn:
+                    finish(output)
 
         first = module.register_forward_pre_hook(begin, with_kwargs=True)
         return [first, module.register_forward_hook(end)]
@@ -157,12 +161,11 @@ class _CaptureRecorder:
     ) -> Callable[[Any], None] | None:
         """Keep the inputs, if this call is to be recorded; return what takes the output."""
         kind = call_kind(module, args, kwargs)
-        if not self._has_share_left(kind, path, sites):
-            return None
         size = sum(tensor.nbytes for tensor in tensors_of((args, kwargs)))
-        if not self._writer.has_room(size):
-            return None
-        self._counts[kind, path] += 1
+        with self._writer.turn:
+            if not (self._has_share_left(kind, path, sites) and self._writer.has_room(size)):
+                return None
+            self._counts[kind, path] += 1
         wanted = tuple(tensor.requires_grad for tensor in tensors_of((args, kwargs)))
         content = {"args": _copied(args), "kwargs": _copied(kwargs)}
         before = CallEffects(module, (args, kwargs))
