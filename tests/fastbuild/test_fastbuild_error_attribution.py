@@ -199,6 +199,21 @@ def test_wrong_arguments_of_a_module_are_the_candidates(toolkit: Toolkit, text: 
     assert doubt(toolkit, "cudafe++", text.format(file=include / "pybind11.h")) is not None
 
 
+@pytest.mark.parametrize("text", [COUNTED, COUNTED_EDG])
+def test_a_type_that_no_operator_may_have_is_the_candidates_error(
+    toolkit: Toolkit, text: str
+) -> None:
+    """An `int` or `float` parameter of an operator: torch built for a minute to say the same."""
+    core = headers_of_torch() / "ATen/core"
+    conditions = ("op_registration/infer_schema.h", "boxing/impl/make_boxed_from_unboxed_functor.h")
+    for name in conditions:
+        said = text.format(file=core / name)
+        assert doubt(toolkit, "cicc", said, "Tensor", "sort", "copied") is None
+        assert doubt(toolkit, "cicc", said) is not None
+    said = text.format(file=core / "ivalue.h")
+    assert doubt(toolkit, "cicc", said, "Tensor", "sort", "copied") is not None
+
+
 @pytest.mark.parametrize(
     "said",
     [

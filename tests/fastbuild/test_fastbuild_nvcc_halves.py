@@ -21,11 +21,15 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     anonymous_aliases,
     split_preamble,
 )
-from actors.evaluator.fastbuild.nvcc.preamble_snapshot import LEAST_FREE, HalfInput
+from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
+    LEAST_FREE,
+    HalfInput,
+    PreambleSnapshot,
+)
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
-from actors.evaluator.fastbuild.request.compiler_process import Deadline
+from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
 
 BODY = "{ return 1; }"
@@ -266,6 +270,90 @@ def test_only_the_front_end_that_failed_parses_the_whole_text(
     assert compiled.failed == "cudafe++"
     assert input_of(notes, "cudafe++").count("int mine;") == 2
     assert input_of(notes, "cicc").count("int mine;") == 1
+
+
+@pytest.mark.parametrize("tool", ["cudafe++", "cicc"])
+@pytest.mark.parametrize(
+    ("says", "parses"),
+    [
+        ('k.cu(1): error: class "A<int>" has no member "b"', 1),
+        ('k.cu(1): error: expected a ";"', 1),
+        ('k.cu(1): error: identifier "b" is undefined', 2),
+        ('k.cu(1): error: expected a ";"\n\nk.cu(1): error: identifier "b" is undefined', 2),
+        ('/x/a.h(1): error: expected a ";"', 2),
+    ],
+)
+def test_an_error_that_no_body_changes_is_parsed_once(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    says: str,
+    parses: int,
+) -> None:
+    """A wrong member of a class of cub took as long again as its build."""
+    build("int probe;\n", probe=True)
+    monkeypatch.setenv("BROKEN", tool)
+    monkeypatch.setenv("SAYS", says)
+    compiled, _ = build("int mine;\n")
+
+    assert compiled.failed == tool
+    assert compiled.ran is not None
+    assert says in compiled.ran.output
+    assert input_of(notes, tool).count("int mine;") == parses
+
+
+class _Stored:
+    """A snapshot whose parser says what a test gives it; "" for no error."""
+
+    declared = frozenset(["known"])
+    written = ""
+
+    def __init__(self, says: str, *, is_stripped: bool) -> None:
+        self.says = says
+        self.is_stripped = is_stripped
+
+    def preprocess(self, *_: object) -> bool:
+        return True
+
+    def parse(self, *_: object) -> CompilerRun:
+        return CompilerRun(status=int(bool(self.says)), output=self.says, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("whole_says", "is_told_at_once"),
+    [
+        ("k.cu(1): error: of the whole text\n", True),
+        ("/x/a.h(1): error: of the whole text\n", False),
+        ("k.cu(1): error: a\n\n/x/a.h(1): error: of the whole text\n", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_an_error_after_headers_without_bodies_is_told_by_a_parser_of_the_whole_text(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole_says: str | None,
+    is_told_at_once: bool,
+) -> None:
+    """What it accepts, or says of a header, or where there is none, the whole text is parsed."""
+
+    def find(_: Toolkit, given: HalfInput, *, for_errors: bool = False) -> _Stored | None:
+        if not for_errors:
+            return _Stored("k.cu(1): error: without bodies\n", is_stripped=True)
+        is_stored = given.half.kind == "host" and whole_says is not None
+        return _Stored(whole_says or "", is_stripped=False) if is_stored else None
+
+    monkeypatch.setattr(PreambleSnapshot, "find", find)
+    compiled, made = build("int mine;\n")
+
+    assert is_told_at_once == (compiled.failed == "cudafe++")
+    assert is_told_at_once == (not (notes / "cudafe++").exists())
+    assert is_told_at_once == (not made)
+    if compiled.ran is not None and compiled.failed:
+        assert compiled.ran.output == whole_says
+        assert compiled.declared == {"known"}
 
 
 @pytest.mark.parametrize(

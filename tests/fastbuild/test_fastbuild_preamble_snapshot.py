@@ -171,6 +171,20 @@ def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
     assert "with_body" in seen[0]
 
 
+def test_the_snapshot_for_errors_has_all_bodies_beside_the_one_without(
+    toolkit: Toolkit, given: HalfInput, tmp_path: Path
+) -> None:
+    """Without bodies no error is believed, and two parsers read all headers again."""
+    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, strips=True)
+    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, for_errors=True)
+    stored = PreambleSnapshot.find(toolkit, given)
+    whole = PreambleSnapshot.find(toolkit, given, for_errors=True)
+    assert stored is not None
+    assert whole is not None
+    assert stored.is_stripped
+    assert not whole.is_stripped
+
+
 def test_a_half_of_old_headers_makes_place_for_the_new_one(
     toolkit: Toolkit, given: HalfInput, is_stored: Callable[[], bool], tmp_path: Path
 ) -> None:

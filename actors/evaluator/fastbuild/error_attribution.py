@@ -31,10 +31,14 @@ _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
 # What the author of a program says there: words, and no names.
 _OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
 _REPEATED = re.compile(r"\n[^\n]*\n *\^(?=\n|\Z)")  # the candidate's line, its macros replaced
-# pybind11's conditions on a module's functions and on what is said of their arguments.  Those in
-# its casters depend on types that the light headers may know too few of.
+# Conditions on a module's functions and on what is said of their arguments, and those on the types
+# of a registered operator.  Those in pybind11's casters depend on types that the light headers may
+# know too few of.
 _ASSERTED = "static assertion failed"
-_MODULE_HEADER = re.compile(r"/pybind11/(?:pybind11|attr)\.h$")
+_MODULE_HEADER = re.compile(
+    r"/pybind11/(?:pybind11|attr)\.h$"
+    r"|/ATen/core/(?:op_registration/infer_schema|boxing/impl/make_boxed_from_unboxed_functor)\.h$"
+)
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -77,11 +81,11 @@ class _ReportedLine(Value, frozen=True, kw_only=True):
     line: int
     message: str
     is_in_library: bool = False  # the error itself is in a template that this line uses
-    is_of_module: bool = False  # pybind11 rejects what this line says of a function
+    is_of_module: bool = False  # a header rejects the function that this line binds or registers
 
     @property
     def own_message(self) -> str:
-        """The message without words of an author's, and without the names of pybind11's parts.
+        """The message without words of an author's, and without the names of a header's parts.
 
         nvcc's front ends repeat the candidate's line, which may have strings.
         """

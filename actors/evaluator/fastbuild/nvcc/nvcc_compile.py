@@ -44,7 +44,7 @@ from actors.evaluator.fastbuild.request.added_headers import (
 )
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
-from actors.evaluator.fastbuild.request.compiler_errors import no_part_of_cub_helps
+from actors.evaluator.fastbuild.request.compiler_errors import are_in_source, no_header_helps
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
@@ -162,7 +162,7 @@ def compile_cuda(
     """
     compiled, is_narrowed = _compile(context, compilation, source, table=table, narrow=True)
     output = compiled.ran.output if compiled.ran else ""
-    if compiled.failed and is_narrowed and not no_part_of_cub_helps(output, source):
+    if compiled.failed and is_narrowed and not no_header_helps(output, source):
         compiled, _ = _compile(context, compilation, source, table=table, narrow=False)
     return compiled
 
@@ -231,7 +231,7 @@ class _NvccHalves:
             results = list(pool.map(self._run, halves))
             self.declared |= named.result() if named else frozenset()
         for half, result in zip(halves, results, strict=True):
-            if half in self.preambles and result.failed and not _is_of_assembly(result):
+            if half in self.preambles and result.failed and self._needs_bodies(result):
                 result = self._parse_whole_and_list(half)
             elif half in self.preambles and HOST_HALF not in self.preambles:
                 result = self._parse_whole(half)
@@ -258,16 +258,34 @@ class _NvccHalves:
             stored.append(found)
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._continue_half, stored, inputs))
-        for half, result in zip(stored, results, strict=True):
+        for half, given, result in zip(stored, inputs, results, strict=True):
             if result is None:
                 return None
             if result.failed:
                 self.declared = half.declared
-                self.strips = not half.is_stripped or _is_of_assembly(result)
-                return structs.replace(result, declared=half.declared) if self.strips else None
+                if half.is_stripped and not _is_of_assembly(result):
+                    result = self._continue_whole(given)
+                self.strips = result is not None
+                return structs.replace(result, declared=half.declared) if result else None
         finished = self._finish(stored[0].written)
         self.strips = not (finished.failed and stored[0].is_stripped)
         return None if finished.failed else finished
+
+    def _continue_whole(self, given: HalfInput) -> CudaCompilation | None:
+        """Return a half's error as a parser of the whole text tells it; None if that finds none.
+
+        Such a parser has no lines of the headers any more to repeat below an error in one of them.
+        """
+        stored = PreambleSnapshot.find(self.context.toolkit, given, for_errors=True)
+        result = self._continue_half(stored, given) if stored else None
+        if result is None or not result.failed or result.ran is None:
+            return None
+        return result if are_in_source(result.ran.output, self.source) else None
+
+    def _needs_bodies(self, result: CudaCompilation) -> bool:
+        """Whether a failed half may be another with the bodies of the preamble's functions."""
+        output = result.ran.output if result.ran else ""
+        return not (_is_of_assembly(result) or no_header_helps(output, self.source))
 
     def _continue_half(self, stored: PreambleSnapshot, given: HalfInput) -> CudaCompilation | None:
         half, deadline = given.half, self.context.deadline

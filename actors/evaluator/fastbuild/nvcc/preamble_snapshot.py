@@ -3,9 +3,10 @@
 Two things are stored: the preamble's macros, which gcc reads instead of its text (`macro_replay`),
 and the memory of a parser that has read it (`parser_image`).  Where headers launch kernels the text
 is whole, so an error is the candidate's as it would be without; elsewhere it has no bodies
-(`strip_bodies`), since a parser goes through bodies at its end.  What can't start there is compiled
-from its beginning.  For headers that take the parsers long (`added_headers.are_long`): an image has
-the size of the parser's memory, 0.7 GB with thrust.
+(`strip_bodies`), since a parser goes through bodies at its end.  A parser that finds an error does
+not come to that, so a second image of the host's parser has read the whole text and tells errors.
+What can't start there is compiled from its beginning.  For headers that take the parsers long
+(`added_headers.are_long`): an image has the size of the parser's memory, 0.7 GB with thrust.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 
-MOST_SNAPSHOTS = 8  # of one machine in one toolkit: 6 GB, and twice as many on a large disk
+MOST_SNAPSHOTS = 12  # of one machine in one toolkit: 8 GB, and twice as many on a large disk
 LARGE_FREE = 32 << 30  # bytes of the disk
 KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place for a new one
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
@@ -91,9 +92,14 @@ class PreambleSnapshot:
         self.image = ParserImage(folder)
 
     @classmethod
-    def find(cls, toolkit: Toolkit, given: HalfInput) -> PreambleSnapshot | None:
-        """Return the snapshot for these commands on this machine."""
-        found = cls(_folder(toolkit, given))
+    def find(
+        cls, toolkit: Toolkit, given: HalfInput, *, for_errors: bool = False
+    ) -> PreambleSnapshot | None:
+        """Return the snapshot for these commands on this machine.
+
+        `for_errors`: the one of the whole text, where another one has no bodies.
+        """
+        found = cls(_folder(toolkit, given, for_errors=for_errors))
         return found if found.is_current() else None
 
     def keep(self) -> None:
@@ -175,16 +181,19 @@ def store_preamble_snapshot(
     written: str = "",
     *,
     strips: bool = False,
+    for_errors: bool = False,
 ) -> None:
     """Store the snapshot of a probe, whose whole text has been written and parsed.
 
     `strips`: the parser reads no bodies of functions, which no kernel of these headers may need.
+    `for_errors`: it is the second one of this half, of the whole text.
     It is stored only if `is_same` finds the same output of the parser that goes on as before.  A
     full disk, or one on which no program may run, has no snapshots: builds parse the headers.
     """
     with suppress(OSError):
         if shutil.disk_usage(toolkit.folder).free >= LEAST_FREE:
-            _store(_folder(toolkit, given), given, deadline, is_same, written, strips=strips)
+            folder = _folder(toolkit, given, for_errors=for_errors)
+            _store(folder, given, deadline, is_same, written, strips=strips)
 
 
 def _store(
@@ -284,8 +293,9 @@ def _with_source(ran: CompilerRun, source: str) -> CompilerRun:
     return CompilerRun(status=ran.status, output=output, seconds=ran.seconds)
 
 
-def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
-    return _machine_folder(toolkit) / digest(given.half.kind, given.key)
+def _folder(toolkit: Toolkit, given: HalfInput, *, for_errors: bool) -> Path:
+    use = ["for errors"] if for_errors else []
+    return _machine_folder(toolkit) / digest(given.half.kind, given.key, *use)
 
 
 def _machine_folder(toolkit: Toolkit) -> Path:

@@ -163,6 +163,8 @@ class _Probe:
         toolkit, deadline = self.context.toolkit, self.context.deadline
         strips = self.whole_files is None
         store_preamble_snapshot(toolkit, given, deadline, is_same, written, strips=strips)
+        if strips and half == HOST_HALF:
+            store_preamble_snapshot(toolkit, given, deadline, is_same, written, for_errors=True)
 
     def _input(self, half: NvccHalf) -> HalfInput:
         return HalfInput(
@@ -189,10 +191,13 @@ class _Probe:
         if parts is None:
             return None
         if self.is_long:
-            snapshot = PreambleSnapshot.find(self.context.toolkit, self._input(half))
-            if snapshot is None:
-                return None
-            snapshot.keep()
+            uses = (False, True) if self.whole_files is None and half == HOST_HALF else (False,)
+            for use in uses:
+                toolkit, given = self.context.toolkit, self._input(half)
+                snapshot = PreambleSnapshot.find(toolkit, given, for_errors=use)
+                if snapshot is None:
+                    return None
+                snapshot.keep()
         return self.cache.find(half, self.steps, parts[0], self.source.path)
 
     def _new_preamble(self, half: NvccHalf, text: str) -> str:

@@ -12,8 +12,8 @@ COMPILER_ERROR = re.compile(
     r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<message>.*(?:\n {2,}\S.*)*)$",
     re.MULTILINE,
 )
-# Errors that further headers of cub can't change: a class is as one header defines it.  A mark may
-# be missing because of a macro that none has defined.
+# Errors that neither further headers of cub nor the bodies of functions can change: a class is as
+# one header defines it.  A mark may be missing because of a macro that none has defined.
 _OF_CLASS = re.compile(r'(?:class|struct|union) ".*" has no member "')
 _OF_MARK = re.compile(r'expected (?:a|an) "')
 _LIBRARY_MACRO = re.compile(r"\b_?(?:CUB|THRUST|CCCL|LIBCUDACXX|NV)_\w+")
@@ -27,12 +27,16 @@ def text_of(file: str, source: CandidateSource) -> str | None:
     return next((header.text for header in source.headers if header.path == resolved), None)
 
 
-def no_part_of_cub_helps(output: str, source: CandidateSource) -> bool:
-    """Whether all errors in `output` are in the source, and the same with all headers of cub."""
-    final = (_OF_CLASS,) if _LIBRARY_MACRO.search(source.whole_code) else (_OF_CLASS, _OF_MARK)
+def are_in_source(output: str, source: CandidateSource) -> bool:
+    """Whether all errors in `output` are in the candidate's own files."""
     errors = list(COMPILER_ERROR.finditer(output))
-    return bool(errors) and all(
-        text_of(error["file"], source) is not None
-        and any(kind.match(error["message"]) for kind in final)
-        for error in errors
+    return bool(errors) and all(text_of(error["file"], source) is not None for error in errors)
+
+
+def no_header_helps(output: str, source: CandidateSource) -> bool:
+    """Whether all errors in `output` are in the source, and the same with more of the headers."""
+    final = (_OF_CLASS,) if _LIBRARY_MACRO.search(source.whole_code) else (_OF_CLASS, _OF_MARK)
+    return are_in_source(output, source) and all(
+        any(kind.match(error["message"]) for kind in final)
+        for error in COMPILER_ERROR.finditer(output)
     )
