@@ -84,8 +84,12 @@ __all__ = ["Model", "ModelNew", "forward", "get_init_inputs", "get_inputs", "sta
 def checked_name(name: str) -> str:
     """Return the name under which a distribution is imported; raise ShipError for a bad name."""
     module = re.sub(r"[-.]", "_", name).lower()
-    if not NAME.fullmatch(name) or keyword.iskeyword(module) or len(name) > MAX_NAME:
-        raise ShipError(f"--name {name}: expected letters, digits and hyphens, such as fused-gelu")
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        raise ShipError(
+            f"--name {name or repr(name)}: expected letters, digits and hyphens, such as fused-gelu"
+        )
+    if keyword.iskeyword(module):
+        raise ShipError(f"--name {name}: {module} is a keyword of Python, and can't be imported")
     if module in sys.stdlib_module_names or module in ("torch", "triton", "numpy"):
         raise ShipError(f"--name {name}: Python has a module {module} already: choose another")
     return module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from pathlib import Path
 
 from actors.exit_status import ExitStatus
@@ -21,6 +22,8 @@ from actors.ship.package import (
 )
 from actors.ship.package_readme import readme
 from actors.ship.shipped_winner import FITTED, of_file, of_fitted, of_run
+
+MOST_SHOWN = 250  # characters of a failed check in the last line; its own line has all
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -52,7 +55,7 @@ def _package(parsed: argparse.Namespace) -> int:
         winners, fitted = of_fitted(parsed.run)
     else:
         winners = of_run(parsed.run, parsed.task, parsed.node)
-    name = parsed.name or name_of(winners[0])
+    name = name_of(winners[0]) if parsed.name is None else parsed.name
     checked_name(name)
     check_license(parsed.license)
     out = parsed.out or Path("dist") / name
@@ -101,8 +104,10 @@ def _tried(
             return limits, results
         failed = battery_process.failed_checks(results)
         if failed:
+            more = f" (and {len(failed) - 1} more, above)" if len(failed) > 1 else ""
+            first = textwrap.shorten(failed[0], MOST_SHOWN, placeholder="…")
             raise NothingToShipError(
-                f"nothing was written, for the battery found what is not right: {'; '.join(failed)}"
+                f"nothing was written, for the battery found what is not right: {first}{more}"
             )
         battery_process.store(scratch, made.module, results)
         (scratch / "README.md").write_text(readme(made, results), encoding="utf-8")

@@ -81,19 +81,28 @@ def judged(task: str, inputs: list[Any], init: list[Any], dtype: str = "") -> Ju
     )  # fmt: skip
 
 
-def failures(folder: Path, task: str, kernels: str, *cases: Judged) -> dict[str, str]:
-    """Return the checks of a package that fail, and whether prebuild calls the kernels."""
+def packaged(folder: Path, task: str, kernels: str, *cases: Judged) -> Any:
+    """Return the part of a new package."""
     path = folder / "gate.py"
     release = Release(judged=cases[0], more_judged=cases[1:])
     path.write_text(drop_in_source(task, kernels, release), encoding="utf-8")
     made = package_files("fused-gate", [of_file(path)])
     with new_folder(folder / made.name, made.files) as scratch:
         place(scratch, folder / made.name)
-    part = imported(folder / made.name, made.module)
+    return imported(folder / made.name, made.module)
+
+
+USES = ("values", "state", "second instance", "gradients", "threads", "operator", "export")
+
+
+def failures(
+    folder: Path, task: str, kernels: str, *cases: Judged, checks: tuple[str, ...] = USES
+) -> dict[str, str]:
+    """Return the checks of a package that fail, and whether prebuild calls the kernels."""
+    part = packaged(folder, task, kernels, *cases)
     package = part.__name__.rpartition(".")[0]
     battery = importlib.import_module(f"{package}.battery")
-    names = ("values", "state", "second instance", "gradients", "threads", "operator", "export")
-    rows = battery.run("gate", None, names)
+    rows = battery.run("gate", None, checks)
     found = {name: row["note"] for name, row in rows.items() if row["outcome"] == "failed"}
     reason = importlib.import_module(f"{package}.prebuild").use(part)
     assert part.stats()["kernel"]
@@ -136,6 +145,42 @@ def test_a_dataclass_is_an_input_like_others(tmp_path: Path, task: str) -> None:
     given = list(names["get_inputs"]().values())
     case = judged_record(names, given)
     assert {} == failures(tmp_path, task, RECORD_KERNELS, case)
+
+
+@pytest.mark.parametrize("task", [RECORD, NAMED])
+def test_a_compiled_dataclass_is_no_failed_check(tmp_path: Path, task: str) -> None:
+    """The original runs there by rule; before, the check failed, and each was tried again."""
+    names: dict[str, Any] = {"__name__": "task"}
+    exec(compile(task, "task", "exec", dont_inherit=True), names)  # noqa: S102
+    case = judged_record(names, list(names["get_inputs"]().values()))
+    assert {} == failures(tmp_path, task, RECORD_KERNELS, case, checks=("values", "compile"))
+
+
+def test_kernels_with_a_buffer_are_compiled_in_evaluation_mode(tmp_path: Path) -> None:
+    """Before, the check failed for each module with a buffer, which left compile without kernels.
+
+    In training mode the original runs, for a call may change a buffer.
+    """
+    line = "        self.slope = slope\n"
+    held = line + '        self.register_buffer("heat", torch.tensor([2.0]))\n'
+    task, right = (text.replace(line, held) for text in (TASK, RIGHT))
+    inputs = [torch.randn(4, 16) for _ in range(2)]
+    for number, (kernels, failed) in enumerate(
+        ((right, []), (right.replace("* 1", "* 2"), ["compile"]))
+    ):
+        (tmp_path / str(number)).mkdir()
+        case = judged(task, inputs, [16])
+        found = failures(tmp_path / str(number), task, kernels, case, checks=("compile",))
+        assert failed == list(found)
+
+
+def test_torchs_advice_is_no_part_of_a_checks_line(tmp_path: Path) -> None:
+    """Such as "Set TORCHDYNAMO_VERBOSE=1", which is about torch's own errors."""
+    case = judged(TASK, [torch.randn(4, 16) for _ in range(2)], [16])
+    package = packaged(tmp_path, TASK, RIGHT, case).__name__.rpartition(".")[0]
+    battery = importlib.import_module(f"{package}.battery")
+    error = RuntimeError("it is wrong\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace")
+    assert "it is wrong" == battery.in_one_line(error)
 
 
 def judged_record(names: dict[str, Any], given: list[Any]) -> Judged:

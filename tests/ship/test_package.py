@@ -266,6 +266,28 @@ def test_torch_fx_records_a_module_that_takes_a_dataclass(tmp_path: Path) -> Non
     assert torch.equal(torch.fx.symbolic_trace(winner)(*inputs), plain(*inputs))
 
 
+def test_torch_fx_records_keyword_only_parameters(tmp_path: Path) -> None:
+    """Before: a TraceError, for torch.fx changed the winner's forward as if it had them.
+
+    A graph takes them as the original's does: by position.
+    """
+    task = RECORD_TASK.replace("pair, x)", "pair, x, *, scale=1.0)").replace("+ x", "+ x * scale")
+    kernels = task.replace("class Model", "class ModelNew")
+    made = package_files("pair", [of_file(winner_file(tmp_path, kernels, task))])
+    with new_folder(tmp_path / "pair", made.files) as scratch:
+        place(scratch, tmp_path / "pair")
+    part = imported(tmp_path / "pair", "pair")
+    plain, winner, inputs = pair(part)
+    graph, expected = torch.fx.symbolic_trace(winner), torch.fx.symbolic_trace(plain)
+    assert torch.equal(graph(*inputs), plain(*inputs))
+    assert torch.equal(graph(*inputs, scale=2.0), plain(*inputs, scale=2.0))
+    assert [*map(str, expected.graph.nodes)] == [*map(str, graph.graph.nodes)]
+    assert torch.equal(winner(*inputs), plain(*inputs))
+    assert 1 == winner.kernel_stats()["kernel"]
+    with pytest.raises(TypeError):
+        winner(*inputs, 2.0)
+
+
 def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> None:
     """torch.export with a dynamic batch: the saved program agrees at the judged size and others."""
     plain, winner, inputs = pair(package)

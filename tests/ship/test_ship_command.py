@@ -56,6 +56,13 @@ def test_a_name_that_python_or_pip_refuse_is_refused(name: str) -> None:
     assert "fused_gelu_2" == checked_name("Fused-GELU.2")
 
 
+def test_a_keyword_and_an_empty_name_are_refused_for_what_they_are(tmp_path: Path) -> None:
+    """Before: "expected letters, digits and hyphens" for `class`, and "" meant the default name."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    refused(ship(tmp_path, "gate.py", "--name", "class"), 2, "class is a keyword of Python")
+    refused(ship(tmp_path, "gate.py", "--name", ""), 2, "--name '': expected letters")
+
+
 @pytest.mark.parametrize("text", ['MIT"', "MIT\nname = 1", "é", "[", " MIT"])
 def test_a_license_that_is_no_spdx_expression_is_refused(text: str) -> None:
     """It is written into pyproject.toml and build.toml, which must stay what they are."""
@@ -94,6 +101,23 @@ def test_with_more_limits_only_what_failed_is_tried_again(
     assert dict.fromkeys(["values", "compile", "threads", "export"], "passed") == outcomes
     held = json.loads((tmp_path / "dist/g/g/provenance.json").read_text())["parts"]["gate"]
     assert ["compile", "threads"] == held["original_runs_in"]
+
+
+def test_the_line_that_refuses_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before, it held the whole notes of all failed checks, over 600 characters."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    failed = battery_process.CheckResult(outcome="failed", note="AssertionError: " + "long " * 80)
+    rows = dict.fromkeys(("opcheck", "values"), failed)
+    found = battery_process.BatteryResults(where={"torch": "2"}, parts={"gate": rows})
+    monkeypatch.setattr(battery_process, "run", lambda *_, **__: found)
+    monkeypatch.chdir(tmp_path)
+    assert 1 == main(["gate.py", "--name", "g"])
+    line = capsys.readouterr().err
+    assert "gate, opcheck: AssertionError: long" in line
+    assert line.endswith("… (and 1 more, above)\n")
+    assert len(line) < 400
 
 
 def results(**outcomes: str) -> battery_process.BatteryResults:

@@ -98,6 +98,11 @@ def _define_operator():
     return getattr(getattr(_torch.ops, space.ns), f"f{name}").default, space
 
 
+def _has_records():
+    """Whether the module takes or returns a dataclass or a named tuple."""
+    return any(_has_record(each[key]) for each in _CASES for key in ("inputs", "outputs"))
+
+
 def _traceable_misfit(module, args, kwargs):
     """Return why a compiler must see the plain forward; "" when it may see the operator."""
     if module._kernel_guard.off:
@@ -107,7 +112,7 @@ def _traceable_misfit(module, args, kwargs):
     guard = module._kernel_guard
     if kwargs:
         return "it is called with keywords"
-    if any(_has_record(each[key]) for each in _CASES for key in ("inputs", "outputs")):
+    if _has_records():
         return "it takes or returns a dataclass or a named tuple"
     if _inputs_misfit(args, guard.made):  # its text may have a symbolic size
         return "its inputs have other shapes, dtypes or strides than the judged ones"
@@ -121,7 +126,7 @@ def _traceable_misfit(module, args, kwargs):
     for part in module.modules():
         # A norm that keeps no statistics has buffers that are None.
         if part.training and any(each is not None for each in part._buffers.values()):
-            return "it changes its buffers in training"
+            return "it may change its buffers in training (after eval() the kernels run)"
     return ""
 
 

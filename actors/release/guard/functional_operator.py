@@ -299,7 +299,7 @@ def _export_misfit(handle):
     for part in guard.as_constructed:
         buffers = part.module._buffers.values()
         if part.training and any(each is not None for each in buffers):
-            return "it changes its buffers in training"
+            return "it may change its buffers in training (after eval() the kernels run)"
         if part.misfit():
             return part.misfit()
     if _bound(guard.arguments) != _bound((_INIT, {})):

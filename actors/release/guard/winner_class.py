@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools as _functools
 import inspect as _inspect
+import types as _types
 
 import torch as _torch
 from torch.nn import Module as Model
@@ -29,6 +30,27 @@ def _positional(bound):
     return tuple(bound.arguments.get(each.name, each.default) for each in parameters[:count])
 
 
+def _with_positional(forward):
+    """Return `forward` with its keyword-only parameters positional, for torch.fx.
+
+    Where the forward that it reads has such parameters, it changes the code of the one it calls.
+    """
+    code = getattr(forward, "__code__", None)
+    varying = _inspect.CO_VARARGS | _inspect.CO_VARKEYWORDS
+    if code is None or not code.co_kwonlyargcount or code.co_flags & varying:
+        return forward
+    count = code.co_argcount + code.co_kwonlyargcount
+    code = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    made = _types.FunctionType(
+        code, forward.__globals__, forward.__name__, None, forward.__closure__
+    )
+    given = _inspect.signature(forward).parameters
+    defaults = [given[name].default for name in code.co_varnames[:count]]
+    required = [n for n, each in enumerate(defaults) if each is _inspect.Parameter.empty]
+    made.__defaults__ = tuple(defaults[max(required, default=-1) + 1 :])
+    return made
+
+
 def _guard_of(module):
     """Return a new guard of a module."""
     guard = _Guard(module, module._kernel_arguments)
@@ -44,6 +66,9 @@ def _overridden(kind):
     own = {name for each in Model.__mro__ if each not in _PLAIN_CLASSES for name in vars(each)}
     found = {name for each in classes for name in vars(each) if not name.startswith("__")}
     return min(found & own - {"forward"}, default="")  # a forward of its own calls this one
+
+
+_POSITIONAL = _with_positional(Model.forward)
 
 
 class ModelNew(Model):
@@ -68,10 +93,13 @@ class ModelNew(Model):
                 self._kernel_guard.note_plain("it is called with keyword-only arguments")
                 return Model.forward(self, *args, **kwargs)
             args = _positional(bound)
+        if _POSITIONAL is not Model.forward and args and type(args[-1]).__name__ == "Proxy":
+            self._kernel_guard.note_plain("torch.fx records plain operations")
+            return _POSITIONAL(self, *args)
         return _run(self, args)
 
     forward.__signature__ = _FORWARD
-    forward.__wrapped__ = Model.forward  # torch.fx reads the names of the arguments there
+    forward.__wrapped__ = _POSITIONAL  # torch.fx reads the names of the arguments there
 
     def kernel_stats(self):
         """Return how many calls ran the kernels, how many the plain forward, and why."""

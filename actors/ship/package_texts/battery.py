@@ -20,6 +20,7 @@ import torch
 from . import PARTS, battery_checks, operator_checks
 from .comparison import NotCheckableError, Subject
 
+ADVICE = ("Set TORCHDYNAMO_VERBOSE=", "(scroll up for stack trace)", "from user code:")
 CHECKS = {**battery_checks.CHECKS, **operator_checks.CHECKS}
 
 
@@ -69,7 +70,11 @@ def run(part, device, names):
 
 
 def in_one_line(error):
-    return " ".join(str(error).split())[:400]
+    """Return what an error says, without torch's advice on how to look for its cause."""
+    said = " ".join(str(error).split())
+    for advice in ADVICE:
+        said = said.partition(advice)[0]
+    return said.strip()[:400]
 
 
 def where():

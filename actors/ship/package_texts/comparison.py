@@ -65,6 +65,8 @@ class Subject:
         """Whether the kernels may run on this device, and in a use that may have a limit."""
         judged = self.part.JUDGED
         limits = judged["limits"]
+        if use == "compile" and self.part.drop_in._has_records():
+            return False
         several = self.is_first or "second instance" not in limits
         return self.device == judged["device"] and several and use not in limits
 
