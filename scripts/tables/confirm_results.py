@@ -26,12 +26,19 @@ from actors.supervisor.cli import gpu_discovery, preflight
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from actors.supervisor.reporting.run_data import run_results
 from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_data.snapshot import Snapshot
+from actors.supervisor.reporting.run_data.run_results import TaskResult
+from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.settings import FILE_NAME
 from scripts.tables import problems, run_description, strategy_runs
-from scripts.tables.confirmation_text import ConfirmationPage, confirmation_text, confirmed_winner
+from scripts.tables.confirmation_text import (
+    ConfirmationPage,
+    ConfirmedWinner,
+    confirmation_text,
+    confirmed_winner,
+    joined_page,
+)
 from scripts.tables.problems import origin_of
 from scripts.tables.published_winners import PublishedWinner, read_winners
 from scripts.tables.result_files import RUN_FOLDER
@@ -107,6 +114,11 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--note", dest="notes", action="append", default=[], metavar="TEXT", help="a line of yours"
     )
+    parser.add_argument(
+        "--join", type=Path, action="append", default=[], metavar="RUN",
+        help="for the page: another run on the same kind of device; its confirmed winners count"
+        " where this one has none, and its times of torch.compile",
+    )  # fmt: skip
     parser.add_argument("--page", action="store_true", help="run nothing: write the page anew")
     parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
     for name in PASSED_ON:
@@ -219,7 +231,10 @@ def _conclude(
     """Write and print the page; return the exit status of the whole command."""
     run_dir = given.results / RUN_FOLDER
     page = _page(run_dir, winners, _repeating_command(given, texts), given.commit, given.notes)
-    checkpoint_database(run_dir)  # reading leaves files next to the database
+    for other in given.join:
+        page = joined_page(page, _states_and_results(other)[0], _rows_of(other, winners))
+    for read in (run_dir, *given.join):
+        checkpoint_database(read)  # reading leaves files next to the database
     out = given.out or given.results
     out.mkdir(parents=True, exist_ok=True)
     rows = msgspec.json.format(msgspec.json.encode(page.winners), indent=2).decode()
@@ -244,24 +259,37 @@ def _page(
     commit: str,
     notes: Sequence[str],
 ) -> ConfirmationPage:
-    settings = settings_file.read(run_dir)
+    reader = RunReader(run_dir)
+    try:
+        description = run_description.describe(run_dir, reader, reader.poll() or Snapshot())
+    finally:
+        reader.close()
+    lines = run_description.judging_lines([description], command, commit)
+    return ConfirmationPage(
+        lines=(*lines, *(f"- {note}" for note in notes)), winners=_rows_of(run_dir, winners)
+    )
+
+
+def _rows_of(run_dir: Path, winners: Sequence[PublishedWinner]) -> tuple[ConfirmedWinner, ...]:
+    states, results = _states_and_results(run_dir)
+    return tuple(
+        confirmed_winner(one, states.get(one.task), results.get(one.task)) for one in winners
+    )
+
+
+def _states_and_results(run_dir: Path) -> tuple[dict[str, TaskState], dict[str, TaskResult]]:
+    """Return what a run knows of each task, by name."""
+    if not (run_dir / FILE_NAME).is_file():
+        raise UsageError(f"{run_dir} is no run")
     reader = RunReader(run_dir)
     try:
         snapshot = reader.poll() or Snapshot()
-        description = run_description.describe(run_dir, reader, snapshot)
     finally:
         reader.close()
     if snapshot.person:
         raise UsageError(f"{run_dir} was steered by a person: judge the winners in another folder")
-    results = {one.task: one for one in run_results.run_results(snapshot, settings).tasks}
-    states = {state.name: state for state in snapshot.tasks}
-    lines = run_description.judging_lines([description], command, commit)
-    return ConfirmationPage(
-        lines=(*lines, *(f"- {note}" for note in notes)),
-        winners=tuple(
-            confirmed_winner(one, states.get(one.task), results.get(one.task)) for one in winners
-        ),
-    )
+    results = run_results.run_results(snapshot, settings_file.read(run_dir)).tasks
+    return {state.name: state for state in snapshot.tasks}, {one.task: one for one in results}
 
 
 def _repeating_command(given: argparse.Namespace, texts: dict[str, str]) -> str:

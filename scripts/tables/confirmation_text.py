@@ -6,7 +6,7 @@ Pure: `confirm_results.py` runs the judge and writes the files.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean
 
@@ -21,6 +21,7 @@ from protocol.values import Value
 from scripts.tables.markdown_table import DASH, markdown_table, times
 from scripts.tables.published_winners import PublishedFigures, PublishedWinner
 
+COMPILE_LINE = "- torch.compile:"  # begins what `run_description` says of one run
 MAX_REASON = 300  # characters of why a winner is none any more
 NOTES = """\
 **state**: *confirmed*: correct in all its judgements and faster, the whole interval above 1;
@@ -106,6 +107,53 @@ def confirmed_winner(
     if state.problem:
         return replace(row, state=ConfirmationState.UNMEASURED, reason=state.problem)
     return _judged(row, state.attempts[0], result) if state.attempts else row
+
+
+def joined_page(
+    page: ConfirmationPage,
+    states: Mapping[str, TaskState],
+    rows: Sequence[ConfirmedWinner],
+) -> ConfirmationPage:
+    """Return a page with what another run on the same kind of device knows better.
+
+    A winner that only the other run has confirmed is shown as there.  torch.compile's times of its
+    reference, on this run's clock, fill what is missing.
+    """
+    winners = []
+    for row, other in zip(page.winners, rows, strict=True):
+        is_better = (
+            other.state is ConfirmationState.CONFIRMED
+            and row.state is not ConfirmationState.CONFIRMED
+            and row.device in ("", other.device)
+        )
+        winners.append(_with_baselines(other if is_better else row, states.get(row.task)))
+    compiled = sum(row.compile_us is not None for row in winners)
+    tuned = sum(row.max_autotune_us is not None for row in winners)
+    lines = [
+        f"{COMPILE_LINE} measured for {compiled} of {len(winners)} problems, max-autotune for"
+        f" {tuned}, in this run and in others that are joined to it (--join)"
+        if line.startswith(COMPILE_LINE)
+        else line
+        for line in page.lines
+    ]
+    return replace(page, winners=tuple(winners), lines=tuple(lines))
+
+
+def _with_baselines(row: ConfirmedWinner, state: TaskState | None) -> ConfirmedWinner:
+    """Return a row with the times of torch.compile that another run has measured."""
+    reference = state.reference if state else None
+    if reference is None or row.eager_us is None or row.device != reference.device.fingerprint:
+        return row
+    figures: dict[str, float] = {}
+    for field, us in (
+        ("compile", reference.compile_us),
+        ("max_autotune", reference.max_autotune_us),
+    ):
+        if us is not None and getattr(row, f"{field}_us") is None:
+            figures[f"{field}_us"] = us * row.eager_us / reference.eager_us
+            if row.speedup is not None:
+                figures[f"speedup_{field}"] = row.speedup * us / reference.eager_us
+    return replace(row, **figures)
 
 
 def _judged(row: ConfirmedWinner, node: NodeView, result: TaskResult) -> ConfirmedWinner:

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from supervisor_sample import WINNER, Sample, correct, failed
 
 from actors.cli import UsageError
 from actors.supervisor.reporting.run_data import run_results
 from actors.supervisor.reporting.run_data.run_reader import RunReader
-from protocol.values import Outcome
+from actors.supervisor.reporting.run_data.snapshot import TaskState
+from protocol.values import Device, Outcome, Reference
 from scripts.tables import confirm_results, results
 from scripts.tables.confirmation_text import (
     ConfirmationPage,
@@ -23,6 +25,7 @@ from scripts.tables.confirmation_text import (
     ConfirmedWinner,
     confirmation_text,
     confirmed_winner,
+    joined_page,
 )
 from scripts.tables.published_winners import PublishedWinner, read_winner, read_winners
 
@@ -232,3 +235,25 @@ def test_winners_of_a_gpu_are_not_judged_on_a_processor_unasked(
     assert 2 == confirm_results.main(argv)
     assert "these winners are of NVIDIA H100, and no GPU" in capsys.readouterr().err
     assert not (folder / "again" / "run").exists()
+
+
+def test_another_run_fills_what_one_run_lacks() -> None:
+    """A confirmed winner and torch.compile's times, on this run's clock and the same device."""
+    own = ConfirmedWinner(
+        task=RELU, state=ConfirmationState.FIRST_LOOK, device="card", eager_us=100.0, us=20.0,
+        speedup=5.0,
+    )  # fmt: skip
+    page = ConfirmationPage(
+        lines=("- torch.compile: measured for 0 of 1 problems",), winners=(own,)
+    )
+    device = Device(kind="cuda", fingerprint="card")
+    reference = Reference(eager_us=200.0, compile_us=60.0, device=device)
+    state = TaskState(name=RELU, budget=1, status="done", reference=reference)
+    joined = joined_page(page, {RELU: state}, (own,))
+    (row,) = joined.winners
+    assert (30.0, None, 1.5) == (row.compile_us, row.max_autotune_us, row.speedup_compile)
+    assert "measured for 1 of 1 problems, max-autotune for 0" in joined.lines[0]
+    confirmed = replace(own, state=ConfirmationState.CONFIRMED, speedup=4.0)
+    assert (confirmed,) == joined_page(page, {}, (confirmed,)).winners
+    elsewhere = replace(confirmed, device="another card")
+    assert (own,) == joined_page(page, {}, (elsewhere,)).winners

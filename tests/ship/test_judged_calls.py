@@ -177,7 +177,8 @@ def test_kernels_with_a_buffer_are_compiled_in_evaluation_mode(tmp_path: Path) -
 def test_torchs_advice_is_no_part_of_a_checks_line(tmp_path: Path) -> None:
     """Such as "Set TORCHDYNAMO_VERBOSE=1", which is about torch's own errors."""
     case = judged(TASK, [torch.randn(4, 16) for _ in range(2)], [16])
-    package = packaged(tmp_path, TASK, RIGHT, case).__name__.rpartition(".")[0]
+    other = f"{RIGHT}# another content: equal ones share an operator and its counts\n"
+    package = packaged(tmp_path, TASK, other, case).__name__.rpartition(".")[0]
     battery = importlib.import_module(f"{package}.battery")
     error = RuntimeError("it is wrong\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace")
     assert "it is wrong" == battery.in_one_line(error)
