@@ -244,10 +244,11 @@ def test_a_run_s_result_has_the_gain_of_a_winner(folder: StageFolder) -> None:
 
 
 def test_another_model_is_not_fitted(package: Any) -> None:
-    """A module with other parameters than those that were taken keeps its forward."""
+    """A module with other parameters than those that were taken keeps its forward, and is told."""
     other = ModelFile(FILE)._module.Planted(width=32)
-    assert [] == package.fit(other)
-    assert [] == package.fit(torch.nn.Linear(4, 4))
+    for model, reason in ((other, "not the module"), (torch.nn.Linear(4, 4), "no such module")):
+        with pytest.warns(UserWarning, match=f"no module has a kernel: .*{reason}"):
+            assert [] == package.fit(model)
 
 
 def test_a_package_needs_only_torch(folder: StageFolder) -> None:

@@ -19,6 +19,21 @@ def test_a_step_is_not_charged_for_waiting_for_a_processor(monkeypatch: pytest.M
     assert 19 <= spent_ms < 1000
 
 
+def test_a_wait_between_two_readings_makes_no_time_negative(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before: a preemption beside the step was taken off it, and an interval began at -27×."""
+    readings = iter([0.0, 0.02])
+
+    def waited() -> float:
+        reading = next(readings)
+        time.sleep(reading)  # the processor is lost before the second reading
+        return reading
+
+    monkeypatch.setattr(step_timing, "waited_seconds", waited)
+    assert step_timing._timed(lambda: None, torch.device("cpu")) >= 0.0
+
+
 def test_without_the_system_s_figures_nothing_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another system has no such file: times are those of the clock."""
     assert host_clocks.waited_seconds() >= 0.0

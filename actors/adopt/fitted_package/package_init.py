@@ -14,6 +14,7 @@ and pickles of the model are as without this package.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 from .fitted_forward import FittedForward
@@ -24,11 +25,11 @@ from .split_forward import place_region
 def fit(model, only=None, verbose=False, splits=None):
     """Put the winners into `model`; return the paths of the modules and regions that have one.
 
-    `only`: names of winners.  Called twice, it does nothing the second time.  `splits`: forwards in
-    parts that were made before, by path.
+    Warns where none has.  `only`: names of winners.  Called twice, it does nothing the second
+    time.  `splits`: forwards in parts that were made before, by path.
     """
     record = json.loads(Path(__file__).with_name("sites.json").read_text())
-    placed = []
+    placed, refused = [], []
     for winner in record["winners"]:
         if only is not None and winner["name"] not in only:
             continue
@@ -39,8 +40,12 @@ def fit(model, only=None, verbose=False, splits=None):
                 reason = _place(model, path, winner)
             if not reason:
                 placed.append(path)
-            elif verbose:
-                print(f"stark_fitted: {path}: {reason}")
+                continue
+            refused.append(f"{path}: {reason}")
+            if verbose:
+                print(f"stark_fitted: {refused[-1]}")
+    if refused and not placed:
+        warnings.warn(f"stark_fitted: no module has a kernel: {refused[0]}", stacklevel=2)
     return placed
 
 
