@@ -26,8 +26,7 @@ from actors.supervisor.cli import gpu_discovery, preflight
 from actors.supervisor.cli.run_settings import CHANGEABLE_ON_RESUME
 from actors.supervisor.reporting.run_data import run_results
 from actors.supervisor.reporting.run_data.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_data.run_results import TaskResult
-from actors.supervisor.reporting.run_data.snapshot import Snapshot, TaskState
+from actors.supervisor.reporting.run_data.snapshot import Snapshot
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.settings import FILE_NAME
@@ -232,7 +231,7 @@ def _conclude(
     run_dir = given.results / RUN_FOLDER
     page = _page(run_dir, winners, _repeating_command(given, texts), given.commit, given.notes)
     for other in given.join:
-        page = joined_page(page, _states_and_results(other)[0], _rows_of(other, winners))
+        page = joined_page(page, _rows_of(other, winners))
     for read in (run_dir, *given.join):
         checkpoint_database(read)  # reading leaves files next to the database
     out = given.out or given.results
@@ -271,14 +270,7 @@ def _page(
 
 
 def _rows_of(run_dir: Path, winners: Sequence[PublishedWinner]) -> tuple[ConfirmedWinner, ...]:
-    states, results = _states_and_results(run_dir)
-    return tuple(
-        confirmed_winner(one, states.get(one.task), results.get(one.task)) for one in winners
-    )
-
-
-def _states_and_results(run_dir: Path) -> tuple[dict[str, TaskState], dict[str, TaskResult]]:
-    """Return what a run knows of each task, by name."""
+    """Return what a run knows of each winner."""
     if not (run_dir / FILE_NAME).is_file():
         raise UsageError(f"{run_dir} is no run")
     reader = RunReader(run_dir)
@@ -288,8 +280,12 @@ def _states_and_results(run_dir: Path) -> tuple[dict[str, TaskState], dict[str, 
         reader.close()
     if snapshot.person:
         raise UsageError(f"{run_dir} was steered by a person: judge the winners in another folder")
-    results = run_results.run_results(snapshot, settings_file.read(run_dir)).tasks
-    return {state.name: state for state in snapshot.tasks}, {one.task: one for one in results}
+    found = run_results.run_results(snapshot, settings_file.read(run_dir)).tasks
+    results = {one.task: one for one in found}
+    states = {state.name: state for state in snapshot.tasks}
+    return tuple(
+        confirmed_winner(one, states.get(one.task), results.get(one.task)) for one in winners
+    )
 
 
 def _repeating_command(given: argparse.Namespace, texts: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ Pure: `confirm_results.py` runs the judge and writes the files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from statistics import fmean
 
@@ -109,15 +109,11 @@ def confirmed_winner(
     return _judged(row, state.attempts[0], result) if state.attempts else row
 
 
-def joined_page(
-    page: ConfirmationPage,
-    states: Mapping[str, TaskState],
-    rows: Sequence[ConfirmedWinner],
-) -> ConfirmationPage:
+def joined_page(page: ConfirmationPage, rows: Sequence[ConfirmedWinner]) -> ConfirmationPage:
     """Return a page with what another run on the same kind of device knows better.
 
-    A winner that only the other run has confirmed is shown as there.  torch.compile's times of its
-    reference, on this run's clock, fill what is missing.
+    `rows`: of that run.  A winner that it alone has confirmed is shown as there.  Its times of
+    torch.compile, on this run's clock, fill what is missing.
     """
     winners = []
     for row, other in zip(page.winners, rows, strict=True):
@@ -126,7 +122,7 @@ def joined_page(
             and row.state is not ConfirmationState.CONFIRMED
             and row.device in ("", other.device)
         )
-        winners.append(_with_baselines(other if is_better else row, states.get(row.task)))
+        winners.append(_with_baselines(other if is_better else row, other))
     compiled = sum(row.compile_us is not None for row in winners)
     tuned = sum(row.max_autotune_us is not None for row in winners)
     lines = [
@@ -139,20 +135,17 @@ def joined_page(
     return replace(page, winners=tuple(winners), lines=tuple(lines))
 
 
-def _with_baselines(row: ConfirmedWinner, state: TaskState | None) -> ConfirmedWinner:
+def _with_baselines(row: ConfirmedWinner, other: ConfirmedWinner) -> ConfirmedWinner:
     """Return a row with the times of torch.compile that another run has measured."""
-    reference = state.reference if state else None
-    if reference is None or row.eager_us is None or row.device != reference.device.fingerprint:
+    if row.eager_us is None or other.eager_us is None or row.device != other.device:
         return row
     figures: dict[str, float] = {}
-    for field, us in (
-        ("compile", reference.compile_us),
-        ("max_autotune", reference.max_autotune_us),
-    ):
+    for field in ("compile", "max_autotune"):
+        us = getattr(other, f"{field}_us")
         if us is not None and getattr(row, f"{field}_us") is None:
-            figures[f"{field}_us"] = us * row.eager_us / reference.eager_us
+            figures[f"{field}_us"] = us * row.eager_us / other.eager_us
             if row.speedup is not None:
-                figures[f"speedup_{field}"] = row.speedup * us / reference.eager_us
+                figures[f"speedup_{field}"] = row.speedup * us / other.eager_us
     return replace(row, **figures)
 
 

@@ -139,3 +139,15 @@ def test_what_rounding_leaves_is_compared_by_its_error(
     checked = gpu_release_checks.run_check(file, "cpu", name)
     without_effect = name == "gradients"  # those of the plain forward: a constant adds nothing
     assert checked.passed is (passes or without_effect), checked.reason
+
+
+def test_a_tensor_within_the_tolerance_needs_no_second_look() -> None:
+    """One output may be as judged, another what rounding leaves: each is compared by itself."""
+    torch = pytest.importorskip("torch")
+    expected = [torch.ones(4), torch.full((4,), 2e-8)]
+    exact = [torch.ones(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)]
+    release_comparison.require_same(
+        [torch.ones(4) + 1e-4, torch.zeros(4)], expected, "", lambda: exact
+    )
+    with pytest.raises(release_comparison.ReleaseCheckError):
+        release_comparison.require_same([torch.ones(4), torch.ones(4)], expected, "", lambda: exact)

@@ -16,8 +16,7 @@ from supervisor_sample import WINNER, Sample, correct, failed
 from actors.cli import UsageError
 from actors.supervisor.reporting.run_data import run_results
 from actors.supervisor.reporting.run_data.run_reader import RunReader
-from actors.supervisor.reporting.run_data.snapshot import TaskState
-from protocol.values import Device, Outcome, Reference
+from protocol.values import Outcome
 from scripts.tables import confirm_results, results
 from scripts.tables.confirmation_text import (
     ConfirmationPage,
@@ -246,14 +245,14 @@ def test_another_run_fills_what_one_run_lacks() -> None:
     page = ConfirmationPage(
         lines=("- torch.compile: measured for 0 of 1 problems",), winners=(own,)
     )
-    device = Device(kind="cuda", fingerprint="card")
-    reference = Reference(eager_us=200.0, compile_us=60.0, device=device)
-    state = TaskState(name=RELU, budget=1, status="done", reference=reference)
-    joined = joined_page(page, {RELU: state}, (own,))
+    measured = ConfirmedWinner(
+        task=RELU, state=ConfirmationState.OPEN, device="card", eager_us=200.0, compile_us=60.0
+    )
+    joined = joined_page(page, (measured,))
     (row,) = joined.winners
     assert (30.0, None, 1.5) == (row.compile_us, row.max_autotune_us, row.speedup_compile)
     assert "measured for 1 of 1 problems, max-autotune for 0" in joined.lines[0]
     confirmed = replace(own, state=ConfirmationState.CONFIRMED, speedup=4.0)
-    assert (confirmed,) == joined_page(page, {}, (confirmed,)).winners
+    assert (confirmed,) == joined_page(page, (confirmed,)).winners
     elsewhere = replace(confirmed, device="another card")
-    assert (own,) == joined_page(page, {}, (elsewhere,)).winners
+    assert (own,) == joined_page(page, (elsewhere,)).winners

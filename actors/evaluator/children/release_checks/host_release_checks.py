@@ -66,16 +66,26 @@ class HostReleaseChecks(ReleaseComparison):
             together = False
             expected = self._gradients(plain, together=False)
         got = self._gradients(winner, together=together)
+        names = [f"gradient {number}" for number in range(len(expected))]
         doubled = functools.partial(self._gradients, together=together, wide=True)
+        self._require_gradients(got, expected, names, plain, doubled)
+
+    def _require_gradients(
+        self,
+        got: list[torch.Tensor | None],
+        expected: list[torch.Tensor | None],
+        names: list[str],
+        plain: torch.nn.Module,
+        doubled: Gradients,
+    ) -> None:
+        """Raise unless gradients are the module's; `doubled` computes those in float64."""
         exact = functools.cache(lambda: self._exact_gradients(plain, doubled, len(expected)))
         for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+            name = names[number]
             if (one is None) is not (other is None):
-                raise ReleaseCheckError(
-                    f"gradient {number} is {'missing' if one is None else 'new'}"
-                )
+                raise ReleaseCheckError(f"{name} is {'missing' if one is None else 'new'}")
             if one is not None:
-                true = functools.partial(_item_of, exact, number)
-                require_same(one, other, f"gradient {number}: ", true)
+                require_same(one, other, f"{name}: ", functools.partial(_item_of, exact, number))
 
     def _exact_gradients(
         self, plain: torch.nn.Module, gradients: Gradients, count: int
@@ -227,8 +237,7 @@ class HostReleaseChecks(ReleaseComparison):
         for seed in range(2):
             inputs = self.inputs(seed)
             expected = call_on_copies(copy.deepcopy(plain), inputs)
-            exact = functools.cache(exact_outputs(plain, inputs))
-            work.append((winner, inputs, expected, exact))
+            work.append((winner, inputs, expected, exact_outputs(plain, inputs)))
         wrong: list[str] = []
 
         def calls(
@@ -291,18 +300,9 @@ class HostReleaseChecks(ReleaseComparison):
         compiled = torch.compile(winner, backend="aot_eager")
         expected = self._parameter_gradients(plain)
         got = self._parameter_gradients(compiled)
-        exact = functools.cache(
-            lambda: self._exact_gradients(
-                plain, functools.partial(self._parameter_gradients, wide=True), len(expected)
-            )
-        )
-        names = [name for name, _ in plain.named_parameters()]
-        for number, (one, other) in enumerate(zip(expected, got, strict=True)):
-            if (one is None) is not (other is None):
-                raise ReleaseCheckError(f"compiled: the gradient of {names[number]} is missing")
-            if one is not None:
-                true = functools.partial(_item_of, exact, number)
-                require_same(other, one, f"compiled: gradient of {names[number]}: ", true)
+        names = [f"compiled: gradient of {name}" for name, _ in plain.named_parameters()]
+        doubled = functools.partial(self._parameter_gradients, wide=True)
+        self._require_gradients(got, expected, names, plain, doubled)
 
     def _parameter_gradients(self, module: Any, *, wide: bool = False) -> list[torch.Tensor | None]:
         """Return the gradients of parameters in a call; of none where no output has one."""
