@@ -157,7 +157,9 @@ class HonestJudgments:
             builds_ahead(self._judge, tasks[0], sources, STANDALONE) as builds,
             ThreadPoolExecutor(1) as builder,
         ):
-            self._judge.judge(tasks[0], chosen[0].task + OWN_MODULE)
+            first = self._judge.judge(tasks[0], chosen[0].task + OWN_MODULE)
+            if isinstance(first, TaskProblem):
+                raise SystemExit(f"{tasks[0].name} can't be judged here: {first.reason}")
             self._judge.take_stage_seconds()
             started = time.monotonic()
             pace = Pace(len(chosen), count, began + seconds)
@@ -170,7 +172,8 @@ class HonestJudgments:
                     if not turn:
                         self._build_next(chosen[number + 1 : number + 2], builder)
         print(self._summary(started - began, time.monotonic() - started), flush=True)
-        return int(self._judged["not correct"] + self._judged["excluded"] > 0)
+        is_false = self._judged["not correct"] + self._judged["excluded"] > 0
+        return int(is_false or not self._judged["all"])
 
     def _candidate(
         self, each: HonestCandidate, build: Future[BuildResult | None]

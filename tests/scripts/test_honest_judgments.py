@@ -1,4 +1,4 @@
-"""Judgments of honest candidates: how often each is judged, what is written down, what is counted."""
+"""Honest judgments: how often each is judged, what is written down, and what is counted."""
 
 from __future__ import annotations
 
