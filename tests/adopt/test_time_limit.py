@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,10 +16,11 @@ from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import stages, task_runs
-from actors.adopt.check import check_process
+from actors.adopt.check import check_process, compiled_graphs
 from actors.adopt.check.check import check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.check_result import NO_TIME
+from actors.adopt.check.compiled_graphs import GraphCount
 from actors.adopt.check.step_timing import timed_steps
 from actors.adopt.fit.fit import fit, load_package
 from actors.adopt.model.model_file import ModelFile
@@ -239,6 +240,41 @@ def test_a_check_with_a_result_has_it_also_where_its_process_ends_too_late(
         file.write(f"result.write_text({text!r})\ntime.sleep(600)\n")
     monkeypatch.setattr(check_process, "SCRIPT", script)
     assert found == check_apart(folder, 1.0, silent, TimeLimit(10.0))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_check_whose_time_is_over_in_the_middle_has_what_is_known_by_then(
+    folder: StageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tracing a generate loop took all of the time, and a winner of 1.2× was no result.
+
+    So it comes last, and only for winners with which the model is faster and right.
+    """
+    with_a_winner(folder)
+    notes: list[str] = []
+
+    def count(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount:
+        notes.append((folder.path / "check.partial").read_text())
+        return GraphCount(graphs=1, breaks=0)
+
+    monkeypatch.setattr(compiled_graphs, "count_graphs", count)
+    result = check(folder, 0.3, {}, silent)
+    assert ["fast"] == result.kept, result.trials
+    assert 2 == len(notes)  # without the winner, and with it
+    assert not (folder.path / "check.partial").exists()
+
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import pathlib, sys, time\n"
+        f"pathlib.Path(sys.argv[2], 'check.partial').write_text({notes[0]!r})\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setattr(check_process, "SCRIPT", script)
+    found = check_apart(folder, 1.0, silent, TimeLimit(3.0))
+    assert (["fast"], True) == (found.kept, found.is_faster)
+    assert found.gain == result.trials[0].alone
+    assert "The time was over before torch.compile, quality() and other" in verdict_line(found)
+    assert "| kept |" in report_text(folder)
 
 
 def test_long_steps_are_compared_on_some_of_the_batches() -> None:
