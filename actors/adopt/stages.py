@@ -201,10 +201,17 @@ class _AllStages:
         self._arguments.folder = self._folder.path
 
     def _take(self) -> Take:
+        options = _options(self._arguments)
+        changed: list[str] = []
         if self._folder.has("take.json"):
-            return self._folder.read("take.json", Take, "adopt.py take")
+            found = self._folder.read("take.json", Take, "adopt.py take")
+            changed = options.changed_flags(found.options or options)
+            if not changed:
+                return found
         self._begin("take")
-        return _taken(self._folder, _options(self._arguments), self._limit.part(TAKE_PART))
+        if changed:
+            say(f"{', '.join(changed)}: other than before, so the tasks are taken again")
+        return _taken(self._folder, options, self._limit.part(TAKE_PART))
 
     def _run_tasks(self, taken: Take) -> None:
         """Run the tasks, then those of the parts of tasks without a winner."""
