@@ -45,7 +45,11 @@ task = pathlib.Path(sys.argv[sys.argv.index("--task") + 1])
 (run / "tasks").mkdir(parents=True)
 (run / "tasks" / task.name).write_bytes(task.read_bytes())
 (run / "stark.toml").write_text("")
-while KIND != "quick" and not (KIND == "finishing" and list(run.glob("directives/*.json"))):
+if KIND == "unable":
+    words = '{"tasks": [{"status": "finished", "attempts": 1, "correct": 0}]}'
+    (run / "result.json").write_text(words)
+is_told = lambda: KIND == "finishing" and list(run.glob("directives/*.json"))
+while KIND not in ("quick", "unable") and not is_told():
     time.sleep(0.02)
 sys.exit(1)
 """
@@ -95,6 +99,14 @@ def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
     assert [] == waiting_directives(folder.path / "runs" / "quick_0")
     (asked,) = waiting_directives(folder.path / "runs" / "finishing_1")
     assert "finish" == asked.verb
+
+
+def test_attempts_that_a_run_leaves_are_for_the_others(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended at its first attempt kept seven of eight, and the next one had one."""
+    said = run_kinds(folder, monkeypatch, ["unable", "quick"], 12.0)
+    assert ["unable_0: 4 attempts", "quick_1: 7 attempts"] == [each.split(",")[0] for each in said]
 
 
 def test_a_run_has_as_many_threads_as_the_model_s_steps(

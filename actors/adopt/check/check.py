@@ -342,6 +342,7 @@ class _CheckStage:
 
     def _quality(self, names: Iterable[str]) -> dict[str, float]:
         self._fitted.only(names)
+        self._state.restore()  # a step that was timed may have trained the model
         torch.manual_seed(0)
         return self._file.quality(self._model)
 
