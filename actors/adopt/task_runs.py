@@ -23,7 +23,7 @@ from actors.installation import supervisor
 from protocol.directives import new_directive, submit_directive
 
 LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
-LEAST_RUN_S = 30.0  # in less time a run has no confirmed winner
+LEAST_RUN_S = 20.0  # in less time a run has no verdict
 CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at most half of the time
 STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run

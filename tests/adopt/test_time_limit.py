@@ -130,6 +130,12 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
 
 
+def all_arguments(folder: StageFolder) -> argparse.Namespace:
+    """Return the arguments of an `adopt all` of twelve seconds."""
+    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
+    return argparse.Namespace(supervisor="", run_model="", seconds=0.05, **words)
+
+
 def test_without_a_winner_the_time_of_the_check_is_for_runs(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,8 +148,7 @@ def test_without_a_winner_the_time_of_the_check_is_for_runs(
     monkeypatch.setattr(task_runs, "supervisor", lambda: next(commands))
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 3.9)
-    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
-    arguments = argparse.Namespace(supervisor="", run_model="", **words)
+    arguments = all_arguments(folder)
     tasks = list(tasks_named(folder, ["longest", "waiting"]))
     said: list[str] = []
     monkeypatch.setattr(stages, "say", said.append)
@@ -163,14 +168,33 @@ def test_a_winner_keeps_the_time_of_its_check(
     monkeypatch.setattr(stages, "has_winner", lambda folder, task: task.name == "won")
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 4.0)
-    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
-    arguments = argparse.Namespace(supervisor="", run_model="", **words)
+    arguments = all_arguments(folder)
     tasks = list(tasks_named(folder, ["won", "waiting"]))
     monkeypatch.setattr(stages, "say", silent)
     taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
     every_stage = stages._AllStages(arguments)
     every_stage._run_tasks(taken)
     assert every_stage._limit.left_s > 0.45 * 12
+
+
+def test_what_the_check_can_spare_is_for_tasks_that_had_no_time(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a U-Net's second task was not run, and a minute of three was left at the end."""
+    kinds = iter(("endless", "quick", "quick"))
+    run = RUN.replace("KIND", "sys.argv[1]")
+    monkeypatch.setattr(task_runs, "supervisor", lambda: (sys.executable, "-c", run, next(kinds)))
+    monkeypatch.setattr(stages, "has_winner", lambda folder, task: task.name == "first")
+    monkeypatch.setattr(stages, "CHECK_S", 0.1)
+    for module in (task_runs, stages):
+        monkeypatch.setattr(module, "LEAST_RUN_S", 3.7)
+    tasks = list(tasks_named(folder, ["first", "second"]))
+    said: list[str] = []
+    monkeypatch.setattr(stages, "say", said.append)
+    taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
+    stages._AllStages(all_arguments(folder))._run_tasks(taken)
+    late = said[said.index("second: no time is left for its run (--max-minutes)") + 1 :]
+    assert late[0].startswith("second: 4 attempts, 0:0")
 
 
 def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(
