@@ -16,6 +16,10 @@ from actors.adopt.task_runs import run_outcome
 
 SHOWN_GROUPS = 12
 SHOWN_REFUSED = 2  # in one sentence
+NOT_TRIED = (
+    " The time was over before torch.compile, quality() and other winners beside it were tried"
+    " (--max-minutes); the same command tries all again."
+)
 Stored = TypeVar("Stored")
 
 
@@ -42,7 +46,7 @@ def verdict_line(check: Check) -> str:
     return (
         f"With {names} a pass takes {ms_text(check.gain.after_ms)} instead of"
         f" {ms_text(check.gain.before_ms)}: {check.gain.describe()}."
-    )
+    ) + (NOT_TRIED if check.is_partial else "")
 
 
 def regime_text(name: str) -> str:

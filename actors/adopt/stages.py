@@ -44,6 +44,8 @@ from actors.exit_status import ExitStatus
 
 TAKE_PART = 0.3  # of the time that is left is for `take` at most
 RUNS_PART = 0.6  # of what is left then is for the runs of the tasks
+CHECK_S = 20.0  # besides building the model and the comparisons
+COMPARED_STEPS, CHECK_PASSES = 24, 8  # of a trial at least: A B B A six times; the rest of it
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -168,6 +170,7 @@ class _AllStages:
         self._began = time.monotonic()
         self._limit = _limit(arguments)
         self._stage = ""
+        self._look_s = CHECK_S  # how long it takes to import, build and run the model
 
     def run(self) -> int:
         """Run them; return the exit status."""
@@ -198,13 +201,21 @@ class _AllStages:
             refuse_outside(found, self._arguments.max_outside)
         else:
             run_look(self._arguments)
+            self._look_s = time.monotonic() - self._began
         self._arguments.folder = self._folder.path
 
     def _take(self) -> Take:
+        options = _options(self._arguments)
+        changed: list[str] = []
         if self._folder.has("take.json"):
-            return self._folder.read("take.json", Take, "adopt.py take")
+            found = self._folder.read("take.json", Take, "adopt.py take")
+            changed = options.changed_flags(found.options or options)
+            if not changed:
+                return found
         self._begin("take")
-        return _taken(self._folder, _options(self._arguments), self._limit.part(TAKE_PART))
+        if changed:
+            say(f"{', '.join(changed)}: other than before, so the tasks are taken again")
+        return _taken(self._folder, options, self._limit.part(TAKE_PART))
 
     def _run_tasks(self, taken: Take) -> None:
         """Run the tasks, then those of the parts of tasks without a winner."""
@@ -235,16 +246,43 @@ class _AllStages:
             parts = [task for task in found.tasks if task.part_of]
         run_tasks(self._folder, parts, kept_back, flags, say, limit)
         self._run_rest(((first, budget), (parts, kept_back)), flags)
+        self._run_late(first, budget, flags, self._spare([*first, *parts]), is_last=True)
 
     def _run_late(
-        self, tasks: Sequence[TakenTask], budget: int, flags: Sequence[str], limit: TimeLimit
+        self,
+        tasks: Sequence[TakenTask],
+        budget: int,
+        flags: Sequence[str],
+        limit: TimeLimit,
+        *,
+        is_last: bool = False,
     ) -> None:
-        """Run tasks that there was no time for: they promise more than parts of the others."""
+        """Run tasks that there was no time for: they promise more than parts of the others.
+
+        `is_last`: also runs that were stopped before their best was confirmed.
+        """
         attempts = zip(tasks, attempts_by_value(tasks, budget), strict=True)
-        late = [(t, n) for t, n in attempts if n and not has_begun(self._folder, t)]
+        is_over = self._has_results if is_last else self._has_begun
+        late = [(t, n) for t, n in attempts if n and not is_over(t)]
         if late and limit.left_s >= LEAST_RUN_S:
             waiting = [task for task, _ in late]
             run_tasks(self._folder, waiting, sum(n for _, n in late), flags, say, limit)
+
+    def _has_begun(self, task: TakenTask) -> bool:
+        return has_begun(self._folder, task)
+
+    def _has_results(self, task: TakenTask) -> bool:
+        return has_results(run_of(self._folder, task))
+
+    def _spare(self, tasks: Sequence[TakenTask]) -> TimeLimit:
+        """Return the time that the check of the winners so far, and one more, can spare."""
+        winners = sum(has_winner(self._folder, task) for task in tasks)
+        look = self._folder.read("look.json", Look, "adopt.py look")
+        # Comparisons of narrow intervals, twice; accuracy, calls and memory of all batches.
+        passes = COMPARED_STEPS + CHECK_PASSES * look.batches
+        trial_s = 2 * self._arguments.seconds + passes * look.step_ms / 1e3
+        check_s = self._look_s + CHECK_S + trial_s * (winners + 1)
+        return TimeLimit(max(self._limit.left_s - check_s, 0.0) if winners else 0.0)
 
     def _run_rest(
         self, groups: Sequence[tuple[Sequence[TakenTask], int]], flags: Sequence[str]

@@ -23,7 +23,7 @@ from actors.installation import supervisor
 from protocol.directives import new_directive, submit_directive
 
 LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
-LEAST_RUN_S = 30.0  # in less time a run has no confirmed winner
+LEAST_RUN_S = 20.0  # in less time a run has no verdict
 CONFIRM_S = 120.0  # at the end of a run's time the best is judged again; at most half of the time
 STOP_S = 45.0  # in which a run that is told to end has ended
 SETTINGS = "stark.toml"  # a folder with it is a run
@@ -43,7 +43,8 @@ def run_tasks(
 ) -> None:
     """Run each task; a run that has ended is left, one that was stopped goes on.
 
-    Each gets a part of the time like its part of the attempts; what it leaves is for the others.
+    Each gets a part of the time like its part of the attempts; what it leaves of either is for the
+    others: a writer may say at its first attempt that it can't do this task.
     Runs that were not begun come first: one that was stopped may only confirm what it has.
     Raises AdoptError when no run could be begun.
     """
@@ -67,6 +68,9 @@ def run_tasks(
             say(f"{task.name}: {attempts} attempts{_time_words(own)}")
             failed += _run(folder, task, run, attempts, flags, own, say)
             begun += 1
+        spare = attempts - judged_attempts(folder, task) if has_results(run) else 0
+        if waiting and spare > 0:
+            waiting[0] = (waiting[0][0], waiting[0][1] + spare)
     if failed and len(failed) == begun and not any(has_results(run_of(folder, t)) for t in tasks):
         raise AdoptError(f"no task could be run: {failed[0]}")
 

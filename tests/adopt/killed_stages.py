@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,27 @@ QUICKLY = {  # timings of a moment: what is tested is not how long something tak
 }
 
 
-def run_stage(words: list[str], changes: int = NEVER) -> int:
+OWNERS = {"replace": Path, "rename": Path, "unlink": Path, "rmtree": shutil, "fsync": os}
+CHANGES = ("replace", "rename", "unlink", "rmtree")
+WRITES = ("fsync",)  # of a file that has not its name yet
+
+
+def run_stage(words: list[str], changes: int = NEVER, functions: Sequence[str] = CHANGES) -> int:
     """Run a stage's command; return its exit status, -9 where it was killed.
 
-    `changes`: how many files are replaced, renamed or removed before the kill.
+    `changes`: how many of these functions are called before the kill: by default files are
+    replaced, renamed or removed.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "actors.adopt.stages"])
-    process = context.Process(target=_run, args=(words, changes))
+    process = context.Process(target=_run, args=(words, changes, functions))
     process.start()
     process.join()
     assert process.exitcode is not None
     return process.exitcode
 
 
-def _run(words: list[str], changes: int) -> None:
+def _run(words: list[str], changes: int, functions: Sequence[str]) -> None:
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # until the process ends
     import torch
 
@@ -43,8 +49,8 @@ def _run(words: list[str], changes: int) -> None:
         module, _, attribute = name.rpartition(".")
         setattr(sys.modules[module], attribute, value)
     left = [changes]
-    for owner, name in ((Path, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree")):
-        setattr(owner, name, _killing(getattr(owner, name), left))
+    for name in functions:
+        setattr(OWNERS[name], name, _killing(getattr(OWNERS[name], name), left))
     sys.exit(main(words))
 
 

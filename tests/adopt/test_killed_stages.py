@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from killed_stages import run_stage
+from killed_stages import WRITES, run_stage
 from planted_winners import candidate, winner_file
 
 from actors.adopt.check.check_result import Check
@@ -116,6 +116,70 @@ def test_a_killed_stage_leaves_whole_results_only(
         assert_sound(folder, tmp_path / "model.py", depth)
         assert folder.has(f"{stage}.json")
     assert (0, True) == (status, changes > 2)
+
+
+def test_a_take_that_was_killed_while_it_recorded_begins_with_an_empty_cap(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the killed one had written does not count, and is removed; a half-written file, too."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole / "out", tmp_path / "out")
+    shutil.copyfile(whole / "model.py", tmp_path / "model.py")
+    folder = StageFolder(tmp_path / "out")
+    record = folder.read("model.json", ModelRecord, "look")
+    folder.write("model.json", moved(record, tmp_path / "model.py"))
+    words = [*COMMANDS["take"], "--cap", "100K"]
+    assert -9 == run_stage(words, 1, WRITES)
+    half = list(folder.path.glob("captures/*/.*.part"))
+    assert (1, [0o600]) == (
+        len(list(folder.path.glob("captures/*/*.pt"))),
+        [file.stat().st_mode & 0o777 for file in half],
+    )
+    assert not folder.has("take.json")
+
+    assert 0 == run_stage(words)
+    files = [file for file in (folder.path / "captures").rglob("*") if file.is_file()]
+    assert (2, True) == (len(files), sum(file.stat().st_size for file in files) <= 100 << 10)
+    assert folder.read("take.json", Take, "take").is_cap_reached
+
+
+@pytest.mark.timeout(900)
+def test_all_that_is_killed_in_its_fit_goes_on_there(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each change of a file: its runs are not made again, and no half package is left."""
+    monkeypatch.chdir(tmp_path)
+    words = ["all", "model.py", *COMMANDS["take"][1:], *COMMANDS["check"][3:]]
+    words[2:3] = ["--out", "out"]
+    shutil.copyfile(whole / "model.py", tmp_path / "model.py")
+    for changes in itertools.count():
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        shutil.copytree(whole / "out", tmp_path / "out")
+        folder = StageFolder(tmp_path / "out")
+        record = folder.read("model.json", ModelRecord, "look")
+        folder.write("model.json", moved(record, tmp_path / "model.py"))
+        shutil.rmtree(folder.path / "stark_fitted")
+        folder.remove("report.md", "check.json", "fit.json")
+        end_run(folder)
+        assert -9 == run_stage(words, changes)
+        assert_sound(folder, tmp_path / "model.py", 3)
+        if folder.has("fit.json"):
+            break
+    assert changes > 2
+    shutil.rmtree(folder.path / "stark_fitted")
+    folder.remove("fit.json")
+    assert -9 == run_stage(words, changes - 2)
+    assert run_stage(words) in (0, 1)
+    assert_sound(folder, tmp_path / "model.py", 3)
+    assert folder.has("check.json")
+
+
+def end_run(folder: StageFolder) -> None:
+    """Have the first task's run be over, so that `all` comes to `fit` at once."""
+    file = first_task(folder.path).file
+    folder.write_bytes(f"runs/0/tasks/{Path(file).name}", (folder.path / file).read_bytes())
+    folder.write_text("runs/0/stark.toml", "")
+    folder.write("runs/0/result.json", {"tasks": [{"status": "finished", "best": "best.py"}]})
 
 
 def moved(record: ModelRecord, model: Path) -> ModelRecord:

@@ -149,3 +149,23 @@ def test_a_folder_in_which_another_command_works_is_refused(
     assert f"another adopt command is at work in {folder.path}" in line
     with folder.held():
         pass
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_all_with_other_flags_takes_its_tasks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before, `--min-share 99%` and then without it gave "no module became a task" both times."""
+    monkeypatch.chdir(tmp_path)
+    Path("m.py").write_text(MODEL)
+    words = ["all", "m.py", "--out", "out", "--max-outside", "100%", "--max-gap", "100000%"]
+    assert 1 == adopt.main([*words, "--min-share", "99%"])
+    assert "no module became a task" in capsys.readouterr().out
+
+    monkeypatch.setattr("actors.adopt.stages._AllStages._run_tasks", lambda *given: None)
+    assert 3 == adopt.main([*words, "--min-share", "0%", "--at", "0"])
+    said = capsys.readouterr().out
+    assert "\n--min-share, --at: other than before, so the tasks are taken again\n" in said
+    taken_at = Path("out/take.json").stat().st_mtime_ns
+    assert 3 == adopt.main([*words, "--min-share", "0%", "--at", "0"])
+    assert taken_at == Path("out/take.json").stat().st_mtime_ns

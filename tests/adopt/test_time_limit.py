@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,10 +16,11 @@ from planted_winners import ONCE, candidate, winner_file
 from quick_stages import looked_at, options, silent, take_quickly
 
 from actors.adopt import stages, task_runs
-from actors.adopt.check import check_process
+from actors.adopt.check import check_process, compiled_graphs
 from actors.adopt.check.check import check
 from actors.adopt.check.check_process import check_apart
 from actors.adopt.check.check_result import NO_TIME
+from actors.adopt.check.compiled_graphs import GraphCount
 from actors.adopt.check.step_timing import timed_steps
 from actors.adopt.fit.fit import fit, load_package
 from actors.adopt.model.model_file import ModelFile
@@ -44,7 +45,11 @@ task = pathlib.Path(sys.argv[sys.argv.index("--task") + 1])
 (run / "tasks").mkdir(parents=True)
 (run / "tasks" / task.name).write_bytes(task.read_bytes())
 (run / "stark.toml").write_text("")
-while KIND != "quick" and not (KIND == "finishing" and list(run.glob("directives/*.json"))):
+if KIND == "unable":
+    words = '{"tasks": [{"status": "finished", "attempts": 1, "correct": 0}]}'
+    (run / "result.json").write_text(words)
+is_told = lambda: KIND == "finishing" and list(run.glob("directives/*.json"))
+while KIND not in ("quick", "unable") and not is_told():
     time.sleep(0.02)
 sys.exit(1)
 """
@@ -96,6 +101,14 @@ def test_a_run_is_asked_to_finish_in_time_to_confirm_its_best(
     assert "finish" == asked.verb
 
 
+def test_attempts_that_a_run_leaves_are_for_the_others(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended at its first attempt kept seven of eight, and the next one had one."""
+    said = run_kinds(folder, monkeypatch, ["unable", "quick"], 12.0)
+    assert ["unable_0: 4 attempts", "quick_1: 7 attempts"] == [each.split(",")[0] for each in said]
+
+
 def test_a_run_has_as_many_threads_as_the_model_s_steps(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +130,12 @@ def test_a_run_that_does_not_end_is_ended_and_the_next_one_has_no_time(
     assert "quick_1: no time is left for its run (--max-minutes)" == said[-1]
 
 
+def all_arguments(folder: StageFolder) -> argparse.Namespace:
+    """Return the arguments of an `adopt all` of twelve seconds."""
+    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
+    return argparse.Namespace(supervisor="", run_model="", seconds=0.05, **words)
+
+
 def test_without_a_winner_the_time_of_the_check_is_for_runs(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,8 +148,7 @@ def test_without_a_winner_the_time_of_the_check_is_for_runs(
     monkeypatch.setattr(task_runs, "supervisor", lambda: next(commands))
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 3.9)
-    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
-    arguments = argparse.Namespace(supervisor="", run_model="", **words)
+    arguments = all_arguments(folder)
     tasks = list(tasks_named(folder, ["longest", "waiting"]))
     said: list[str] = []
     monkeypatch.setattr(stages, "say", said.append)
@@ -150,14 +168,33 @@ def test_a_winner_keeps_the_time_of_its_check(
     monkeypatch.setattr(stages, "has_winner", lambda folder, task: task.name == "won")
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 4.0)
-    words = {"out": folder.path, "model": FILE, "max_minutes": 12 / 60, "budget": 8}
-    arguments = argparse.Namespace(supervisor="", run_model="", **words)
+    arguments = all_arguments(folder)
     tasks = list(tasks_named(folder, ["won", "waiting"]))
     monkeypatch.setattr(stages, "say", silent)
     taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
     every_stage = stages._AllStages(arguments)
     every_stage._run_tasks(taken)
     assert every_stage._limit.left_s > 0.45 * 12
+
+
+def test_what_the_check_can_spare_is_for_tasks_that_had_no_time(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a U-Net's second task was not run, and a minute of three was left at the end."""
+    kinds = iter(("endless", "quick", "quick"))
+    run = RUN.replace("KIND", "sys.argv[1]")
+    monkeypatch.setattr(task_runs, "supervisor", lambda: (sys.executable, "-c", run, next(kinds)))
+    monkeypatch.setattr(stages, "has_winner", lambda folder, task: task.name == "first")
+    monkeypatch.setattr(stages, "CHECK_S", 0.1)
+    for module in (task_runs, stages):
+        monkeypatch.setattr(module, "LEAST_RUN_S", 3.7)
+    tasks = list(tasks_named(folder, ["first", "second"]))
+    said: list[str] = []
+    monkeypatch.setattr(stages, "say", said.append)
+    taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
+    stages._AllStages(all_arguments(folder))._run_tasks(taken)
+    late = said[said.index("second: no time is left for its run (--max-minutes)") + 1 :]
+    assert late[0].startswith("second: 4 attempts, 0:0")
 
 
 def test_runs_that_can_not_begin_are_no_result_also_where_others_get_no_attempt(
@@ -239,6 +276,41 @@ def test_a_check_with_a_result_has_it_also_where_its_process_ends_too_late(
         file.write(f"result.write_text({text!r})\ntime.sleep(600)\n")
     monkeypatch.setattr(check_process, "SCRIPT", script)
     assert found == check_apart(folder, 1.0, silent, TimeLimit(10.0))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_check_whose_time_is_over_in_the_middle_has_what_is_known_by_then(
+    folder: StageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tracing a generate loop took all of the time, and a winner of 1.2× was no result.
+
+    So it comes last, and only for winners with which the model is faster and right.
+    """
+    with_a_winner(folder)
+    notes: list[str] = []
+
+    def count(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount:
+        notes.append((folder.path / "check.partial").read_text())
+        return GraphCount(graphs=1, breaks=0)
+
+    monkeypatch.setattr(compiled_graphs, "count_graphs", count)
+    result = check(folder, 0.3, {}, silent)
+    assert ["fast"] == result.kept, result.trials
+    assert 2 == len(notes)  # without the winner, and with it
+    assert not (folder.path / "check.partial").exists()
+
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import pathlib, sys, time\n"
+        f"pathlib.Path(sys.argv[2], 'check.partial').write_text({notes[0]!r})\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setattr(check_process, "SCRIPT", script)
+    found = check_apart(folder, 1.0, silent, TimeLimit(3.0))
+    assert (["fast"], True) == (found.kept, found.is_faster)
+    assert found.gain == result.trials[0].alone
+    assert "The time was over before torch.compile, quality() and other" in verdict_line(found)
+    assert "| kept |" in report_text(folder)
 
 
 def test_long_steps_are_compared_on_some_of_the_batches() -> None:

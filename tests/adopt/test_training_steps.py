@@ -13,6 +13,7 @@ from planted_winners import winner_file
 from quick_stages import looked_at, silent, take_quickly
 
 from actors.adopt.check.accuracy import Truth
+from actors.adopt.check.check import check
 from actors.adopt.fit.fit import fit, load_package
 from actors.adopt.model.model_file import ModelFile
 from actors.adopt.model.model_state import KeptState
@@ -164,8 +165,8 @@ def test_a_wrong_backward_is_seen(
     assert any(place in each for each in found.places), found.places
 
 
-def test_a_winner_with_backward_trains_as_before(folder: StageFolder, taken: Take) -> None:
-    """Its kernel runs where gradients are wanted, and gives the same ones."""
+def fit_trained(folder: StageFolder, taken: Take) -> None:
+    """Fit a winner that was judged with its backward."""
     text = winner_file(
         (folder.path / taken.tasks[0].file).read_text(),
         PLAIN.format(expression="torch.tanh(x * self.weight)"),
@@ -174,6 +175,11 @@ def test_a_winner_with_backward_trains_as_before(folder: StageFolder, taken: Tak
     )
     folder.write_text("given/backward.py", text)
     fit(folder, [], {"gates": folder.path / "given" / "backward.py"}, silent)
+
+
+def test_a_winner_with_backward_trains_as_before(folder: StageFolder, taken: Take) -> None:
+    """Its kernel runs where gradients are wanted, and gives the same ones."""
+    fit_trained(folder, taken)
     package = load_package(folder)
     file = ModelFile(FILE)
     model, batches = file.build(), file.batches(3)
@@ -188,3 +194,14 @@ def test_a_winner_with_backward_trains_as_before(folder: StageFolder, taken: Tak
     assert found.gradient_cosine is not None
     assert found.gradient_cosine > 0.9999
     assert [3, 3, 3] == [each["kernel"] for each in counts.values()], counts
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quality_is_asked_of_the_model_as_it_was_before_the_steps(
+    folder: StageFolder, taken: Take
+) -> None:
+    """Before, a right winner was dropped for what the last timed step had trained."""
+    fit_trained(folder, taken)
+    result = check(folder, 0.3, {}, silent)
+    assert ["gates"] == result.kept, result.trials
+    assert result.quality_before == pytest.approx(result.quality_after, rel=1e-4)

@@ -118,15 +118,25 @@ def test_a_message_has_the_tasks_candidates_and_the_plans_under_way(database: Da
 def test_a_confirmation_says_whether_the_first_look_was_slower(
     database: Database, low: float, high: float, doubtful: bool
 ) -> None:
-    """The evaluator then looks once more before it makes the release checks."""
+    """The evaluator then looks once more before it makes the release checks.
+
+    In a run that was told to finish, a wide interval brings no further rounds: `adopt all` then
+    stopped runs whose winners had been judged again four times, and were not confirmed.
+    """
     store = Store(database)
+    store.count_start(0.0)
     store.save_attempt("t", Attempt(number=6, parent=0, repair=False, stage=Stage.EVALUATE))
     store.save_candidate("t", 6, Candidate(source="slow"))
     verdict = Verdict(verdict=Outcome.CORRECT, speedup=(low + high) / 2, speedup_ci95=(low, high))
     store.add_node("t", 6, verdict, 10.0, 0.0)
-    makes = WorkMessages(store, ActivityStore(database), DirectiveStore(database), {"t": TASK})
+    directives = DirectiveStore(database)
+    makes = WorkMessages(store, ActivityStore(database), directives, {"t": TASK})
     lease = Lease(work=work_id("t", 6, Stage.CONFIRM), epoch=1)
     again = Attempt(number=6, parent=0, repair=False, stage=Stage.CONFIRM)
     message = makes.message_for(lease, OfferWork(Stage.CONFIRM, again))
     assert isinstance(message, Evaluate)
-    assert (doubtful, 3) == (message.is_doubtful, message.rounds)
+    assert (doubtful, 3, 15) == (message.is_doubtful, message.rounds, message.most_rounds)
+    directives.set_finishing(finishing=True)
+    message = makes.message_for(lease, OfferWork(Stage.CONFIRM, again))
+    assert isinstance(message, Evaluate)
+    assert (3, 3) == (message.rounds, message.most_rounds)

@@ -16,8 +16,8 @@ import torch
 
 from actors.adopt.check.accuracy import TRUTH_RUNS, Accuracy, Truth
 from actors.adopt.check.call_costs import call_cost, cost_words, recorded_call
-from actors.adopt.check.check_result import NO_TIME, Check, Trial, changed_figure
-from actors.adopt.check.compiled_graphs import GraphCount, count_graphs
+from actors.adopt.check.check_result import NO_TIME, Check, Trial, best_so_far, changed_figure
+from actors.adopt.check.compiled_graphs import GraphCounts
 from actors.adopt.check.expected_calls import expected_calls, expected_sites
 from actors.adopt.check.fitted_states import DroppedError, FittedStates
 from actors.adopt.check.gain_limits import NoGainError, possible_gain, refuse_gain
@@ -38,6 +38,7 @@ from actors.adopt.stage.time_limit import UNLIMITED, TimeLimit
 from actors.adopt.take.taken_tasks import Take, TakenTask
 
 PROGRESS = "check.progress"  # the winners that are being tried: read after a crash
+PARTIAL = "check.partial"  # what is known so far: read where the time is over
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20
 SHOWN_GROUPS = 12  # whose time before and after is measured
@@ -54,7 +55,7 @@ def check(
     stage = _CheckStage(folder, seconds, limit, say)
     result = stage.run(without)
     folder.write("check.json", result)
-    folder.remove(PROGRESS)
+    folder.remove(PROGRESS, PARTIAL)
     return result
 
 
@@ -82,28 +83,39 @@ class _CheckStage:
         self._fitted = FittedStates(self._package, self._model)
         # Of sets of winners: what was measured for one set is not measured again.
         self._accuracies: dict[frozenset[str], Accuracy] = {}
-        self._costs: dict[frozenset[str], tuple[int, GraphCount | None]] = {}
+        self._peaks: dict[frozenset[str], int] = {}
+        self._graphs = GraphCounts(self._fitted.only, self._model, self._run)
 
     def run(self, without: dict[str, str]) -> Check:
         """Try each winner alone, then together; return the result."""
         self._measure_original()
         names = [winner.name for winner in self._fit.winners if winner.name not in without]
         trials = [Trial(name=name, kept=False, reason=why) for name, why in without.items()]
-        alone = [self._alone(name) for name in names]
+        first = Check(
+            device=str(self._device),
+            kept=[],
+            trials=[],
+            gain=None,
+            accuracy_problem=self._truth.problem,
+            memory_before=self._peak([]),
+            quality_before=self._quality_before,
+        )
+        alone: list[Trial] = []
+        for number, name in enumerate(names):
+            self._note(first, [*trials, *alone], names[number:])
+            alone.append(self._alone(name))
+        self._note(first, [*trials, *alone], [])
         trials += [trial for trial in alone if not trial.kept]
         good = [trial for trial in alone if trial.kept]
         trials += self._stack(sorted(good, key=lambda t: -(t.alone.speedup if t.alone else 0.0)))
-        result = Check(
-            device=str(self._device),
-            kept=[trial.name for trial in trials if trial.kept],
-            trials=trials,
-            gain=None,
-            accuracy_problem=self._truth.problem,
-            memory_before=self._memory_before,
-            graphs_before=self._graphs_before,
-            quality_before=self._quality_before,
-        )
+        kept = [trial.name for trial in trials if trial.kept]
+        result = msgspec.structs.replace(first, kept=kept, trials=trials)
         return self._whole(result) if result.kept else self._under_regime(result)
+
+    def _note(self, first: Check, trials: Sequence[Trial], waiting: Sequence[str]) -> None:
+        """Write what is known so far: what follows may take longer than there is time."""
+        untried = [Trial(name=name, kept=False, reason=NO_TIME) for name in waiting]
+        self._folder.write(PARTIAL, best_so_far(first, [*trials, *untried], self._peaks))
 
     def _measure_original(self) -> None:
         """Measure what the winners are compared with."""
@@ -120,8 +132,7 @@ class _CheckStage:
         began = time.perf_counter()
         self._truth = Truth(self._file, self._model, self._batches, self._state)
         truth_s = time.perf_counter() - began
-        self._graphs_before = self._graphs()
-        self._memory_before = peak_of(self._run, self._device)
+        self._peak([])
         self._quality_before = self._quality([])
         rest_s = time.perf_counter() - began - truth_s
         self._longest_s = truth_s / TRUTH_RUNS + rest_s + self._seconds  # what a trial repeats
@@ -176,15 +187,15 @@ class _CheckStage:
     def _with_figures(self, result: Check) -> Check:
         """Return a result with the figures of its kept winners besides their gain."""
         accuracy = self._accuracy(result.kept)
-        memory, graphs = self._costs_of(result.kept)
         quality = self._quality(result.kept)
         module_ms = self._module_ms(result.kept)
         self._fitted.only([])
         return msgspec.structs.replace(
             result,
             accuracy=accuracy,
-            memory_after=memory,
-            graphs_after=graphs,
+            memory_after=self._peak(result.kept),
+            graphs_before=self._graphs.of([]),
+            graphs_after=self._graphs.of(result.kept),
             quality_after=quality,
             module_ms=module_ms,
         )
@@ -221,7 +232,7 @@ class _CheckStage:
             missed = self._fitted.misses(name, expected)
             if missed:
                 raise DroppedError(f"its kernel ran in {ran} of {count} calls: {missed}")
-            self._refuse_costs([name])
+            self._refuse_memory([name])
             gain = self._gain([], [name])
             trial = msgspec.structs.replace(trial, alone=gain)
             self._refuse_gain(gain, ceiling, task)
@@ -294,7 +305,8 @@ class _CheckStage:
                 accuracy = self._accuracy(names)
                 if not accuracy.is_right:
                     return f"wrong: {accuracy.places[0]}"
-                self._refuse_costs(names)
+                self._refuse_memory(names)
+            self._graphs.refuse(names, sum(len(self._tasks[name].sites) for name in names))
         except DroppedError as dropped:
             return str(dropped)
         except Exception as error:  # noqa: BLE001  # kernels of unknown origin
@@ -303,20 +315,14 @@ class _CheckStage:
             self._fitted.only([])
         return ""
 
-    def _refuse_costs(self, names: Sequence[str]) -> None:
-        """Raise DroppedError for more memory or worse compiled graphs with these winners."""
+    def _refuse_memory(self, names: Sequence[str]) -> None:
+        """Raise DroppedError where a pass takes more memory with these winners."""
         self._fitted.only([])
         before = peak_of(self._run, self._device)
-        after, counted = self._costs_of(names)
+        after = self._peak(names)
         slack = CPU_SLACK if self._device.type == "cpu" else 0  # the process has other memory, too
         if before and after > before * MORE_MEMORY + slack:
             raise DroppedError(f"memory grows from {before >> 20} to {after >> 20} MiB")
-        sites = sum(len(self._tasks[name].sites) for name in names)
-        graphs = self._graphs_before
-        if graphs is not None and counted is not None and counted.is_worse_than(graphs, sites):
-            raise DroppedError(
-                f"under torch.compile there are {counted.describe()}, before {graphs.describe()}"
-            )
 
     def _accuracy(self, names: Sequence[str]) -> Accuracy:
         """Return the errors with these winners, which are in the model then."""
@@ -326,21 +332,17 @@ class _CheckStage:
             self._accuracies[key] = self._truth.accuracy(self._truth.results())
         return self._accuracies[key]
 
-    def _costs_of(self, names: Sequence[str]) -> tuple[int, GraphCount | None]:
-        """Return the highest memory of a pass and the compiled graphs with these winners."""
+    def _peak(self, names: Sequence[str]) -> int:
+        """Return the highest memory of a pass with these winners, which are in the model then."""
         self._fitted.only(names)
         key = frozenset(names)
-        if key not in self._costs:
-            self._costs[key] = peak_of(self._run, self._device), self._graphs()
-        return self._costs[key]
-
-    def _graphs(self) -> GraphCount | None:
-        counted = count_graphs(self._model, self._run)
-        self._state.restore()
-        return counted
+        if key not in self._peaks:
+            self._peaks[key] = peak_of(self._run, self._device)
+        return self._peaks[key]
 
     def _quality(self, names: Iterable[str]) -> dict[str, float]:
         self._fitted.only(names)
+        self._state.restore()  # a step that was timed may have trained the model
         torch.manual_seed(0)
         return self._file.quality(self._model)
 

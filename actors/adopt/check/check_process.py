@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.adopt.check.check import PROGRESS
+from actors.adopt.check.check import PARTIAL, PROGRESS
 from actors.adopt.check.check_result import Check
 from actors.adopt.fit.fit import PACKAGE, Fit
 from actors.adopt.stage.errors import AdoptError, TimeOverError
@@ -37,6 +37,7 @@ def check_apart(
     dropped: dict[str, str] = {}
     folder.remove(RESULT, "report.md", DROPPED, PROGRESS)
     for _ in range(count + 1):
+        folder.remove(PARTIAL)
         folder.write(DROPPED, dropped)
         status = _check_status(folder, seconds, limit)
         if status >= 0:
@@ -63,6 +64,9 @@ def _check_status(folder: StageFolder, seconds: float, limit: TimeLimit) -> int:
         if has_ended(child, limit.left_s):
             return child.returncode
     if folder.has(RESULT):  # it is written last, and a process takes seconds to end
+        return 0
+    if folder.has(PARTIAL):
+        (folder.path / PARTIAL).replace(folder.path / RESULT)
         return 0
     raise TimeOverError(
         f"the time was over before the check had a result: {folder.path}/{PACKAGE} has the"

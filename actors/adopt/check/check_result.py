@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from actors.adopt.check.accuracy import Accuracy
@@ -39,6 +41,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[str]
     trials: list[Trial]
     gain: Gain | None  # of all kept winners; null where none is
+    is_partial: bool = False  # the time was over before torch.compile and the rest were tried
     regime: str = "eager"  # in which that gain was measured
     ceiling: float = 0.0  # what all kept winners together could bring at most
     regimes: list[RegimeGain] = msgspec.field(default_factory=list)
@@ -62,6 +65,35 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def has_untried(self) -> bool:
         """Whether there was no time to try a winner: the same command may bring more."""
         return any(trial.reason == NO_TIME for trial in self.trials)
+
+
+def best_so_far(
+    first: Check, trials: Sequence[Trial], peaks: Mapping[frozenset[str], int]
+) -> Check:
+    """Return the result where the time is over after these trials: the best winner alone.
+
+    `first`: a result without winners.  `peaks`: the highest memory of a pass, by winners.
+    """
+    gains = {trial.name: trial.alone for trial in trials if trial.kept and trial.alone}
+    best = max(gains, key=lambda name: gains[name].speedup, default=None)
+    found = [
+        trial
+        if trial.name == best or not trial.kept
+        else msgspec.structs.replace(trial, kept=False, reason=NO_TIME)
+        for trial in trials
+    ]
+    result = msgspec.structs.replace(first, trials=found, is_partial=True)
+    if best is None:
+        return result
+    (trial,) = (each for each in found if each.name == best)
+    return msgspec.structs.replace(
+        result,
+        kept=[best],
+        gain=trial.alone,
+        ceiling=trial.ceiling,
+        accuracy=trial.accuracy,
+        memory_after=peaks.get(frozenset([best]), 0),
+    )
 
 
 def changed_figure(before: dict[str, float], after: dict[str, float]) -> str:

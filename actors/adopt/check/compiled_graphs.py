@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import torch
+
+from actors.adopt.check.fitted_states import DroppedError
 
 LONGEST_REASON = 200
 
@@ -64,3 +66,34 @@ def count_graphs(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount 
         model._compiled_call_impl = before
         reset()
         counters.clear()
+
+
+class GraphCounts:
+    """The graphs with sets of winners, each set traced once: of a generate loop that takes long."""
+
+    def __init__(
+        self,
+        only: Callable[[Sequence[str]], None],
+        model: torch.nn.Module,
+        run: Callable[[], None],
+    ) -> None:
+        """`only`: have exactly these winners in the model.  `run`: a pass over all batches."""
+        self._only, self._model, self._run = only, model, run
+        self._known: dict[frozenset[str], GraphCount | None] = {}
+
+    def of(self, names: Sequence[str]) -> GraphCount | None:
+        """Return what torch.compile makes of the model with these winners."""
+        key = frozenset(names)
+        if key not in self._known:
+            self._only(names)
+            self._known[key] = count_graphs(self._model, self._run)
+        return self._known[key]
+
+    def refuse(self, names: Sequence[str], sites: int) -> None:
+        """Raise DroppedError where winners in so many modules make more graphs or breaks."""
+        before = self.of([])
+        after = self.of(names) if before is not None else None
+        if before is not None and after is not None and after.is_worse_than(before, sites):
+            raise DroppedError(
+                f"under torch.compile there are {after.describe()}, before {before.describe()}"
+            )

@@ -1,4 +1,4 @@
-"""Which of several winners spoil the whole, though each alone does not: bisection."""
+"""Which of several winners spoil the whole, each alone or with others: bisection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def sound_subset(
         length, reason = _shortest_with_problem(kept, reason, problem)
         culprit = kept.pop(length - 1)
         others = ", ".join(kept[: length - 1])
-        dropped[culprit] = f"together with {others}: {reason}" if others else reason
+        own = problem([culprit]) if others else reason
+        dropped[culprit] = own or f"together with {others}: {reason}"
         reason = problem(kept) if kept else ""
     return kept, dropped
 

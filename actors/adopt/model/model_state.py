@@ -82,12 +82,14 @@ def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def repeatable(steps: Sequence[Callable[[], object]], state: KeptState) -> Callable[[], None]:
-    """Return a function that runs the steps, each from the kept values."""
+    """Return a function that runs the steps, each from the kept values; also one that raises."""
 
     def run() -> None:
         for step in steps:
-            step()
-            state.restore()
+            try:
+                step()
+            finally:
+                state.restore()
 
     return run
 

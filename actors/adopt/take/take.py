@@ -145,6 +145,7 @@ class _TakeStage:
             captured_bytes=self._writer.bytes,
             is_cap_reached=self._writer.is_full,
             splits=self._splits,
+            options=self._options,
         )
 
     def _take_regions(self, say: Callable[[str], None]) -> None:

@@ -10,6 +10,26 @@ from actors.adopt.tasks.task_proof import Proof
 from protocol.layouts import Layout
 
 
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    top: int = 6
+    min_share: float = 0.03
+    patterns: tuple[str, ...] = ()
+    cap: int = 2 << 30
+    max_gap: float = 0.2
+    regions: bool = False  # of forwards with library calls are tasks, too
+
+    def changed_flags(self, other: Options) -> list[str]:
+        """Return the flags in which two commands differ, as typed."""
+        names = {"patterns": "at"}
+        return [
+            "--" + names.get(field, field).replace("_", "-")
+            for field in self.__struct_fields__
+            if getattr(self, field) != getattr(other, field)
+        ]
+
+
 class TakenCase(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of call that a task stands for."""
 
@@ -60,6 +80,7 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
     captured_bytes: int
     is_cap_reached: bool
     splits: list[Split] = msgspec.field(default_factory=list)  # modules with regions that are tasks
+    options: Options | None = None  # with which they were taken; null in older folders
 
     def split_of(self, site: str) -> tuple[Split, str] | None:
         """Return the split and the name of a region; None for a module."""
@@ -68,14 +89,3 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
                 if split.path(name) == site:
                     return split, name
         return None
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for."""
-
-    top: int = 6
-    min_share: float = 0.03
-    patterns: tuple[str, ...] = ()
-    cap: int = 2 << 30
-    max_gap: float = 0.2
-    regions: bool = False  # of forwards with library calls are tasks, too

@@ -1,4 +1,4 @@
-"""A Qwen3 decoder of transformers with random weights: prompts of 1,024 tokens, 4 new ones."""
+"""A Qwen3 decoder of transformers with random weights: 16 prompts of 2,048 tokens, 4 new ones."""
 
 import os
 import torch
@@ -8,7 +8,7 @@ BIG = DEVICE == "cuda"
 from transformers import Qwen3Config, Qwen3ForCausalLM
 W = 1024 if BIG else 64
 NEW = 4
-SIZES = ((8, 1024), (8, 1024), (8, 768)) if BIG else ((2, 33), (2, 33), (2, 21))
+SIZES = ((16, 2048), (16, 2048), (16, 1536)) if BIG else ((2, 33), (2, 33), (2, 21))
 
 def build():
     torch.manual_seed(0)

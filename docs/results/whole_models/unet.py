@@ -1,4 +1,4 @@
-"""A denoising U-Net: 16 latents of 4 x 64 x 64."""
+"""A denoising U-Net: 64 latents of 4 x 64 x 64."""
 
 import os
 import torch
@@ -9,7 +9,7 @@ import math
 import torch.nn.functional as F
 from torch import nn
 C = 128 if BIG else 16
-N = (16, 16, 12) if BIG else (2, 2, 1)
+N = (64, 64, 48) if BIG else (2, 2, 1)
 SIDE = 64 if BIG else 16
 
 class Swish(nn.Module):
