@@ -68,6 +68,21 @@ def _overridden(kind):
     return min(found & own - {"forward"}, default="")  # a forward of its own calls this one
 
 
+class _Unfinished:
+    """What stands for the guard while a module's constructor runs: it may call or move itself."""
+
+    off = "its constructor calls it"
+
+    def misfit(self, module, args):
+        return self.off
+
+    def note_plain(self, reason):
+        """A constructor's call is none of the user's."""
+
+    def unbind(self):
+        """There is no kernel to construct anew."""
+
+
 _POSITIONAL = _with_positional(Model.forward)
 
 
@@ -80,8 +95,9 @@ class ModelNew(Model):
 
     @_functools.wraps(Model.__init__)
     def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
         object.__setattr__(self, "_kernel_arguments", (args, kwargs))
+        object.__setattr__(self, "_kernel_guard", _Unfinished())
+        super().__init__(*args, **kwargs)
         object.__setattr__(self, "_kernel_guard", _guard_of(self))
 
     def forward(self, *args, **kwargs):
