@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from package_samples import PLAIN_KERNELS, imported, package_of, winner_file
+from package_samples import COMPILED_KERNELS, PLAIN_KERNELS, imported, package_of, winner_file
 
 from actors.release.decomposition import drop_in_parts
 from actors.ship.kernel_sources import packaged
@@ -464,6 +464,34 @@ def test_without_a_compiler_the_reason_says_what_is_missing(
     (native / "index.json").write_text(json.dumps({"libraries": {digest: record}}))
     with pytest.raises(RuntimeError, match=re.escape(f"{compiler}") + ".*built for another"):
         extensions.load_inline(**asked)
+
+
+def test_without_a_compiler_the_battery_tells_that_the_original_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: five checks of a right package failed in an environment without a compiler."""
+    monkeypatch.setenv("STARK_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = package_of(tmp_path, COMPILED_KERNELS)
+    part = imported(tmp_path / made.name, made.module)
+    root = part.__name__.rpartition(".")[0]
+    battery = importlib.import_module(f"{root}.battery")
+    rows = battery.run("gate", "cpu", ("values", "odd shapes", "operator", "threads"))
+    outcomes = {name: row["outcome"] for name, row in rows.items()}
+    no_kernels = dict.fromkeys(("values", "operator"), "not made")
+    assert {**no_kernels, "odd shapes": "passed", "threads": "passed"} == outcomes
+    assert rows["values"]["note"].startswith("the original runs, and is right: its kernels can't")
+    assert "no C++ compiler" in rows["values"]["note"]
+
+
+def test_kernels_that_raise_fail_the_battery(tmp_path: Path) -> None:
+    """The original runs then, too, but with a compiler that is a fault of the package."""
+    made = package_of(tmp_path, RIGHT.replace("x, y, weight", "raise ValueError; x, y, weight"))
+    part = imported(tmp_path / made.name, made.module)
+    battery = importlib.import_module(f"{part.__name__.rpartition('.')[0]}.battery")
+    row = battery.run("gate", "cpu", ("values",))["values"]
+    assert "failed" == row["outcome"]
+    assert "the kernels did not run: ['its kernels failed (ValueError" in row["note"]
 
 
 def test_a_cache_that_cant_be_written_is_named_with_what_to_set(
