@@ -173,8 +173,7 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                for side in SIDES:
-                    self._block_times.forget(side)
+                self._block_times.forget_candidate()
                 continue
             self.groups.append(group)
             self._require_nothing_left()
@@ -283,23 +282,18 @@ class PairedBenchmark:
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
         uncounted, counted = block_randomization.group_order(self._long)
-        for side in uncounted:
-            self._block(side)
-        for side in counted:
+        for side in (*uncounted, *counted):
             windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
         self._block_times.add_empty(self._transfer.empty_block(number), number)
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
-        net_us = {
-            side: [self._block_times.net_us(side, each, calls[side]) for each in windows[side]]
-            for side in SIDES
-        }
-        waits = {side: _wait_share(windows[side]) for side in SIDES}
+        net_us = {side: self._block_times.net_us(windows[side], calls[side]) for side in SIDES}
+        waits = {side: _wait_share(windows[side][-2:]) for side in SIDES}
         return TimedGroup(
-            reference=(net_us["reference"][0], net_us["reference"][1]),
-            candidate=(net_us["candidate"][0], net_us["candidate"][1]),
+            reference=(net_us["reference"][-2], net_us["reference"][-1]),
+            candidate=(net_us["candidate"][-2], net_us["candidate"][-1]),
             reference_wait_share=waits["reference"],
             candidate_wait_share=waits["candidate"],
             is_throttled=self.reading is not None and bool(self.reading.throttled),
@@ -315,8 +309,8 @@ class PairedBenchmark:
             return max(self._alone_us(beside_us))
 
     def _alone_us(self, beside_us: float) -> list[float]:
+        windows: list[TimedWindow] = []
         blocks_us: list[float] = []
-        self._block_times.forget("reference")
         self._prepare()
         calls = self._block_size.calls("reference")
         began = time.monotonic()
@@ -325,8 +319,8 @@ class PairedBenchmark:
             and len(blocks_us) < POLICY.max_alone_blocks
             and time.monotonic() - began < POLICY.alone_s
         ):
-            window = self._block("reference")
-            blocks_us.append(self._block_times.net_us("reference", window, calls))
+            windows.append(self._block("reference"))
+            blocks_us = self._block_times.net_us(windows, calls)
         return blocks_us
 
 

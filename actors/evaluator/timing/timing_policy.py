@@ -51,7 +51,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
     planned_blocks: int = 40
-    # Ratio: a side that wants this many times more calls than it had is planned anew.
+    # Ratio: a side that wants this many times more calls than it had is planned anew, and sides
+    # that are no further apart have as many.
     max_stretch: float = 1.5
     # Seconds: filling the slots of one block takes no longer, where each call's inputs are drawn.
     # On a card the shortest timing has 25 fills.
@@ -76,8 +77,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: by so much hand-overs of the reference's blocks may be longer than in empty ones,
     # for the block and for each output: the median of them, and a single one.  A card that was busy
     # is idle 0.3 to 0.5 ms later than one that was not, and now and then a hand-over takes 1 to
-    # 2 ms longer; cold caches cost 0.5 to 1 µs an output.  The median of a candidate's may be
-    # longer by the third: medians of eight differ by that much.
+    # 2 ms longer; cold caches cost 0.5 to 1 µs an output.  The usual one of a side's blocks in a
+    # group may be longer by the third.
     max_hand_over_s: float = 5e-4
     max_single_hand_over_s: float = 1.5e-3
     usual_hand_over_noise_s: float = 3e-4
