@@ -72,7 +72,7 @@ class PairedBenchmark:
         self._dependent_calls = DependentCalls(self._transfer, self._sides, ratio)
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
-            block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
+            block_s=POLICY.block_s,
             time_s=self._time_s,
         )
         self._block_times = BlockTimes(on_host=self._on_host)

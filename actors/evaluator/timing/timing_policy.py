@@ -37,12 +37,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- blocks: calls that are timed together ------------------------------------------------
 
-    # Seconds: a block on a host lasts at least this long.
+    # Seconds: a block lasts at least this long.  On a card, what it takes besides its calls varies
+    # by 0.1 to 0.2 ms, and a group takes 0.07 s besides its blocks: longer blocks say more in the
+    # same time.  Memory makes those of large inputs shorter.
     block_s: float = 0.02
-    # Seconds: the same on a GPU, where no threads of other processes run in between.  What a block
-    # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
-    # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
-    gpu_block_s: float = 0.02
     # Bytes: the inputs of a block on a card are no more than this, but for so many calls at least
     # where memory allows them.  A block's first call takes 0.1 ms more than the others.
     max_slot_bytes: int = 12 << 30
