@@ -69,7 +69,10 @@ class PairedBenchmark:
         a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
         ratio = POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio
-        self._dependent_calls = DependentCalls(self._transfer, self._sides, ratio)
+        is_suspected = suspected is Accusation.CALLS_COMPUTED_TOGETHER
+        self._dependent_calls = DependentCalls(
+            self._transfer, self._sides, ratio, is_suspected=is_suspected
+        )
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s,
@@ -164,7 +167,7 @@ class PairedBenchmark:
         """Time groups, with looks at what the candidate does, until enough is known; say why."""
         began, replanned = time.monotonic(), 0
         self.groups = []
-        while not timing_statistics.is_enough(
+        while self._dependent_calls.is_undecided or not timing_statistics.is_enough(
             self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             with self._stages.stage("groups"):
@@ -205,9 +208,8 @@ class PairedBenchmark:
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
-                usual_us = zip(SIDES, timing_statistics.middle_us(self.groups), strict=True)
-                self._dependent_calls.require_as_fast(
-                    calls, {side: us / 1e6 for side, us in usual_us}
+                self._dependent_calls.look(
+                    calls, usual_s=_call_s(self.groups), group_s=_call_s(self.groups[-1:])
                 )
 
     def _require_nothing_left(self) -> None:
@@ -322,6 +324,12 @@ class PairedBenchmark:
             windows.append(self._block("reference"))
             blocks_us = self._block_times.net_us(windows, calls)
         return blocks_us
+
+
+def _call_s(groups: Sequence[TimedGroup]) -> dict[Side, float]:
+    """Return the seconds of a call of each side."""
+    us = zip(SIDES, timing_statistics.middle_us(groups), strict=True)
+    return {side: each / 1e6 for side, each in us}
 
 
 def _wait_share(windows: Sequence[TimedWindow]) -> float:
