@@ -340,9 +340,12 @@ class Runner:
     def _locate_outputs(self) -> OutputAddresses:
         if self._arena is not None:
             self._arena.slots = self._slot_memories[-1]
+            self._arena.reclaim()
         self._handed_over, addresses = tensor_addresses.output_addresses(
             self._handed_over, self._arena
         )
+        if self._arena is not None:  # the card has done all
+            self._arena.reclaim()
         return addresses
 
     def _write_tensors(self, order: WriteTensors, region: int) -> None:
