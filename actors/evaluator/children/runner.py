@@ -252,6 +252,7 @@ class Runner:
         self._arena, self._outputs, self._handed_over = arena, [], []
         # What earlier calls took stays with torch's own pool, which timed calls no longer use.
         torch.cuda.empty_cache()
+        arena.reclaim()  # takes memory for that now
         return ArenaUsed(begin=arena.begin)
 
     # --- calls and outputs -------------------------------------------------------------------
@@ -340,12 +341,9 @@ class Runner:
     def _locate_outputs(self) -> OutputAddresses:
         if self._arena is not None:
             self._arena.slots = self._slot_memories[-1]
-            self._arena.reclaim()
         self._handed_over, addresses = tensor_addresses.output_addresses(
             self._handed_over, self._arena
         )
-        if self._arena is not None:  # the card has done all
-            self._arena.reclaim()
         return addresses
 
     def _write_tensors(self, order: WriteTensors, region: int) -> None:
