@@ -18,6 +18,7 @@ from unittest import mock
 import msgspec
 
 from actors.evaluator import evaluation
+from actors.evaluator.ipc.runner_orders import CallDependent, CallRepeatedly, FromRunner
 from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
@@ -58,6 +59,7 @@ class RecordedProcess(msgspec.Struct, kw_only=True):
     processor: int | None
     blocks: list[RecordedBlock] = []
     groups: list[RecordedGroup] = []
+    dependent: list[RecordedBlock] = []  # blocks in which outputs decide inputs
 
 
 class RecordedTimes(BlockTimes):
@@ -110,6 +112,23 @@ def recorded_processes() -> Iterator[list[RecordedProcess]]:
             self._block_times = RecordedTimes(
                 on_host=self._on_host, process=self.record, told_s=self._sides.told_call_s
             )
+
+            self._record_dependent()
+
+        def _record_dependent(self) -> None:
+            sides, timed_window = self._sides, self._sides.timed_window
+
+            def recorded(
+                side: Side, block: CallRepeatedly, *others: Any, **named: Any
+            ) -> tuple[TimedWindow, FromRunner]:
+                window, answer = timed_window(side, block, *others, **named)
+                if isinstance(block, CallDependent):
+                    kind = f"{side}, empty" if block.is_empty else side
+                    told_s = window.call_s if side == "reference" else sides.told_call_s[-1]
+                    self.record.dependent.append(_block(kind, window, block.calls, told_s))
+                return window, answer
+
+            vars(sides)["timed_window"] = recorded
 
         def _group(self) -> TimedGroup:
             group = super()._group()

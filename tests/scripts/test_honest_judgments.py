@@ -75,7 +75,7 @@ def test_what_is_measured_is_written_down_and_adds_up(tmp_path: Path) -> None:
     assert empty[:4] == ["empty", 100, 100.0, 10.0]
     assert reference[:6] == ["reference", 100, 300.0, 10.0, 0.0, 1.9]
     assert candidate[5] == 2.0
-    assert times.net_us("candidate", window, 100) == pytest.approx(1.9)
+    assert times.net_us([window], 100) == pytest.approx([1.9])
 
 
 def test_what_intervals_leave_out_is_counted() -> None:
