@@ -8,4 +8,7 @@ FUNCTIONS = {
     "triton-split-reduction": "row_sum",
     "triton-matmul-epilogue": "linear_relu",
     "triton-attention": "attention",
+    "triton-conv": "conv",
 }
+# Which of a sample's sizes a function takes behind the tensors.
+SIZES = {"triton-conv": slice(-2, None)}
