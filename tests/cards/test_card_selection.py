@@ -15,7 +15,13 @@ from actors.agents.cards.selection import (
 )
 from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
 from actors.agents.cards.techniques import techniques_in
-from protocol.facts import OperationTime, ReferenceFacts, TaskFloor
+from protocol.facts import (
+    MatrixPrecision,
+    OperationTime,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+)
 from protocol.values import BACKENDS, Backend, Device, Reference, Task
 
 H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
@@ -220,7 +226,8 @@ def test_a_depthwise_convolution_is_no_product_of_matrices() -> None:
     }
     assert ("depthwise-conv",) == task_operations(found["n"])
     assert ("conv",) == task_operations(found["1"])
-    assert "cuda-nhwc" == chosen(found["1"], H100, "cuda")[0]
+    assert "cuda-conv-wgmma" in chosen(found["1"], H100, "cuda", "float32[4, 64, 56, 56]")
+    assert "cuda-nhwc" == chosen(found["1"], H100, "cuda", "bfloat16[4, 64, 56, 56]")[0]
     assert ["cuda-stencil-2d"] == chosen(found["n"], H100, "cuda")
 
 
@@ -281,6 +288,20 @@ def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
     assert "memory" == of("float32[256, 524288], float32[524288, 256]")
     assert "compute" == of("bfloat16[256, 524288]")
     assert "compute" == of("float32[256, 524288], float32[524288, 256]", OLD_CPU)
+
+
+def test_a_convolution_in_tf32_is_not_made_cheaper_by_splits() -> None:
+    """Three products of bfloat16 take longer than one of TF32: its time counts as it is."""
+
+    def of(precision: MatrixPrecision) -> str:
+        facts = ReferenceFacts(
+            floor=TaskFloor(memory_us=390.0, matrix_us=710.0),
+            cost=TaskCost(flops={precision: 3e11}),
+        )
+        inputs = "float32[128, 64, 128, 128]"
+        return floor_bottleneck(Reference(eager_us=2e3, facts=facts, inputs=inputs, device=H100))
+
+    assert ("compute", "memory") == (of("tf32"), of("float32"))
 
 
 def test_a_task_of_products_has_no_card_about_what_follows_them() -> None:

@@ -133,12 +133,14 @@ def _added(
 def floor_bottleneck(reference: Reference) -> str:
     """Return what the task's least time consists of, by the judge's facts; "" if not measured.
 
-    Split products do a float32 product's operations in a part of the time at its own rate.
+    Split products do a float32 product's operations in a part of the time at its own rate; what
+    the reference computes in TF32 or in half precision they do not.
     """
-    floor = reference.facts.floor if reference.facts is not None else None
-    parts = dict(floor.parts) if floor is not None else {}
-    is_split = reference.device.kind == "cuda" and "float32[" in reference.inputs
-    if "operations" in parts and is_split:
+    facts = reference.facts
+    parts = dict(facts.floor.parts) if facts is not None and facts.floor is not None else {}
+    cost = facts.cost if facts is not None else None
+    is_float32 = "float32[" in reference.inputs and (cost is None or {*cost.flops} <= {"float32"})
+    if "operations" in parts and is_float32 and reference.device.kind == "cuda":
         parts["operations"] /= SPLIT_PRODUCT_GAIN
     return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 
@@ -154,11 +156,11 @@ def card_lines(cards: Iterable[Card]) -> list[str]:
 
 
 def card_outlines(cards: Iterable[Card]) -> list[str]:
-    """Return the section that tells a planner of cards, without their code; [] for none."""
+    """Return the section that tells a planner of cards by their words, without their code."""
     lines = []
     for card in cards:
         measured = "" if card.effect == NOT_MEASURED else f" ({card.effect})"
-        lines.append(f"- {card.title}{measured}")
+        lines.append(f"- {card.title}{measured}. {' '.join(card.words.split())}")
     return [HEADING, "", OUTLINE_INTRODUCTION, "", *lines] if lines else []
 
 
