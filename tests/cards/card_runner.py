@@ -119,7 +119,8 @@ def triton_call(card: Card, folder: Path) -> Call:
     function = getattr(triton_module(card, folder), FUNCTIONS[card.name])
 
     def call(inputs: list[Tensor], others: list[Tensor], sample: Sample) -> None:
-        others[0] = function(*inputs, *sample.sizes[SIZES.get(card.name, slice(0))])
+        found = function(*inputs, *sample.sizes[SIZES.get(card.name, slice(0))])
+        others[:] = [found] if len(sample.outputs) == 1 else found
 
     return call
 

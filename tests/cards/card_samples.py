@@ -208,6 +208,22 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         linear(4096, 4096, 4096, relu=True, timed=True),
     ],
     "triton-conv": CONVOLUTIONS,
+    "triton-channel-reduce": [
+        channels(3, 5, 52, 2),
+        channels(70, 3, 5000, 2),
+        channels(64, 64, 112 * 112, 32, timed=True),
+    ],
+    "triton-column-reduce": [
+        columns(333, 100, 7),
+        columns(5, 4, 3),
+        columns(65536, 1024, 66, timed=True),
+    ],
+    "triton-stencil-2d": [
+        depthwise(2, 3, 19, 3, 1, 1),
+        depthwise(2, 5, 131, 5, 2, 2),
+        depthwise(16, 64, 512, 3, 1, 0, timed=True),
+    ],
+    "triton-row-scan": [scan(3, 8), scan(7, 4100), scan(8192, 8192, timed=True)],
     "triton-attention": [attention(2, 100, 32), attention(64, 2048, 64, timed=True)],
 }
 CPU_SAMPLES: dict[str, list[Sample]] = {
