@@ -16,6 +16,7 @@ from actors.agents.cards.selection import (
 from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
 from actors.agents.cards.techniques import techniques_in
 from protocol.facts import (
+    DeviceRates,
     MatrixPrecision,
     OperationTime,
     ReferenceFacts,
@@ -278,30 +279,20 @@ def test_heads_that_are_too_large_get_the_library() -> None:
 
 
 def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
-    """Split products take a part of float32's time, so that the bytes may come first."""
+    """Split products take a part of float32's time at the device's rates: bytes may come first."""
 
-    def of(inputs: str, device: Device = H100) -> str:
-        facts = ReferenceFacts(floor=TaskFloor(memory_us=358.0, matrix_us=1340.0))
-        known = Reference(eager_us=1.0, facts=facts, inputs=inputs, device=device)
-        return floor_bottleneck(known)
+    def of(precision: MatrixPrecision, **tflops: float) -> str:
+        floor = TaskFloor(memory_us=358.0, matrix_us=1340.0)
+        cost = TaskCost(flops={precision: 6.9e10})
+        rates = DeviceRates(tflops={"float32": 51.0, **tflops})  # type: ignore[dict-item]
+        facts = ReferenceFacts(floor=floor, cost=cost, rates=rates)
+        return floor_bottleneck(Reference(eager_us=1.0, facts=facts))
 
-    assert "memory" == of("float32[256, 524288], float32[524288, 256]")
-    assert "compute" == of("bfloat16[256, 524288]")
-    assert "compute" == of("float32[256, 524288], float32[524288, 256]", OLD_CPU)
-
-
-def test_a_convolution_in_tf32_is_not_made_cheaper_by_splits() -> None:
-    """Three products of bfloat16 take longer than one of TF32: its time counts as it is."""
-
-    def of(precision: MatrixPrecision) -> str:
-        facts = ReferenceFacts(
-            floor=TaskFloor(memory_us=390.0, matrix_us=710.0),
-            cost=TaskCost(flops={precision: 3e11}),
-        )
-        inputs = "float32[128, 64, 128, 128]"
-        return floor_bottleneck(Reference(eager_us=2e3, facts=facts, inputs=inputs, device=H100))
-
-    assert ("compute", "memory") == (of("tf32"), of("float32"))
+    assert "memory" == of("float32", bfloat16=750.0)
+    assert "compute" == of("float32", bfloat16=150.0)  # a device whose splits are no faster
+    assert "compute" == of("float32")  # a host
+    assert "compute" == of("bfloat16", bfloat16=750.0)
+    assert "compute" == of("tf32", bfloat16=750.0)  # three products take longer than one of TF32
 
 
 def test_a_task_of_products_has_no_card_about_what_follows_them() -> None:

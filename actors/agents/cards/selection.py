@@ -33,9 +33,9 @@ from actors.agents.cards.card import (
 from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
 from actors.agents.cards.techniques import techniques_in
+from protocol.fact_lines import attainable_parts
 from protocol.values import Backend, Device, Reference, Task
 
-SPLIT_PRODUCT_GAIN = 4.0  # three bfloat16 products beside one in float32, on an H100
 LAUNCH_BOUND = ("launch", "latency")
 FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
 SIDE_WORK = ("elementwise", "epilogue")
@@ -131,17 +131,8 @@ def _added(
 
 
 def floor_bottleneck(reference: Reference) -> str:
-    """Return what the task's least time consists of, by the judge's facts; "" if not measured.
-
-    Split products do a float32 product's operations in a part of the time at its own rate; what
-    the reference computes in TF32 or in half precision they do not.
-    """
-    facts = reference.facts
-    parts = dict(facts.floor.parts) if facts is not None and facts.floor is not None else {}
-    cost = facts.cost if facts is not None else None
-    is_float32 = "float32[" in reference.inputs and (cost is None or {*cost.flops} <= {"float32"})
-    if "operations" in parts and is_float32 and reference.device.kind == "cuda":
-        parts["operations"] /= SPLIT_PRODUCT_GAIN
+    """Return what the task's least time consists of, by the judge's facts; "" if not measured."""
+    parts = attainable_parts(reference.facts)
     return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 
 
