@@ -42,12 +42,12 @@ SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
 INTRODUCTION = (
-    "This code compiles for this device and was right in a test. "
+    "This code was right in a test on the device that its measurement names, beside torch there. "
     "Take, change or leave it: the judge's measurement decides."
 )
 
 OUTLINE_INTRODUCTION = (
-    "Their code compiles for this device and gave right results in a test (measured beside torch). "
+    "Their code was right in a test on the device that its measurement names, beside torch there. "
     "The coder sees the code of those whose title, or instruction, your advice names."
 )
 
