@@ -42,6 +42,12 @@ int main(int, char** arguments) {
     words.push_back(word);
     word.clear();
   }
+  for (auto& each : words) if (each == "again") {
+    char line[64] = "";
+    fseek(file, strlen("word0 of the preamble\n"), SEEK_SET);
+    puts(fgets(line, sizeof line, file) ? line : "gone");
+    return 3;
+  }
   fclose(file);
   madvise(given_back, 4096, MADV_DONTNEED);
   if (*given_back) return 4;
@@ -104,6 +110,18 @@ def test_a_paused_parser_goes_on_as_if_it_had_read_all(
 def test_what_a_parser_says_of_an_error_is_passed_on(image: ParserImage, tmp_path: Path) -> None:
     """A candidate's error is found by the parser that goes on; nothing else parses it."""
     assert going_on(image, tmp_path, "something broken here\n") == (3, "line of the error\n")
+
+
+@pytest.mark.parametrize(
+    ("keeps", "repeated"), [(True, "word1 of the preamble\n"), (False, "gone")]
+)
+def test_a_parser_repeats_a_line_of_what_it_had_read_before(
+    image: ParserImage, tmp_path: Path, keeps: bool, repeated: str
+) -> None:
+    """nvcc's front ends do that below an error in a header, which a candidate's line causes."""
+    if keeps:
+        (tmp_path / "in.before").write_text(PREAMBLE)
+    assert going_on(image, tmp_path, "once again\n") == (3, f"{repeated}\n")
 
 
 def test_an_image_does_not_hold_what_its_makers_environment_has(

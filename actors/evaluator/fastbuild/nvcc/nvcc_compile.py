@@ -25,6 +25,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     anonymous_aliases,
     device_halves,
     host_prefix,
+    lambda_wrappers,
     mark_missing_kernels,
     read_text,
     split_preamble,
@@ -44,7 +45,11 @@ from actors.evaluator.fastbuild.request.added_headers import (
 )
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
-from actors.evaluator.fastbuild.request.compiler_errors import are_in_source, no_header_helps
+from actors.evaluator.fastbuild.request.compiler_errors import (
+    COMPILER_ERROR,
+    is_of_module,
+    no_header_helps,
+)
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
@@ -258,29 +263,32 @@ class _NvccHalves:
             stored.append(found)
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._continue_half, stored, inputs))
-        for half, given, result in zip(stored, inputs, results, strict=True):
+        for half, result in zip(stored, results, strict=True):
             if result is None:
                 return None
             if result.failed:
-                self.declared = half.declared
-                if half.is_stripped and not _is_of_assembly(result):
-                    result = self._continue_whole(given)
-                self.strips = result is not None
-                return structs.replace(result, declared=half.declared) if result else None
+                return structs.replace(result, declared=half.declared)
         finished = self._finish(stored[0].written)
-        self.strips = not (finished.failed and stored[0].is_stripped)
-        return None if finished.failed else finished
+        if not finished.failed:
+            return finished
+        self.strips = not stored[0].is_stripped
+        return self._told_of_module(finished, stored, inputs)
 
-    def _continue_whole(self, given: HalfInput) -> CudaCompilation | None:
-        """Return a half's error as a parser of the whole text tells it; None if that finds none.
+    def _told_of_module(
+        self, finished: CudaCompilation, stored: list[PreambleSnapshot], inputs: list[HalfInput]
+    ) -> CudaCompilation | None:
+        """Return an error that g++ found in torch's headers, as a parser of the device tells it.
 
-        Such a parser has no lines of the headers any more to repeat below an error in one of them.
+        Such a condition on a module's functions is in a body, and nvcc runs that parser before g++.
         """
-        stored = PreambleSnapshot.find(self.context.toolkit, given, for_errors=True)
-        result = self._continue_half(stored, given) if stored else None
-        if result is None or not result.failed or result.ran is None:
+        error = COMPILER_ERROR.search(finished.ran.output) if finished.ran else None
+        if error is None or not is_of_module(error):
             return None
-        return result if are_in_source(result.ran.output, self.source) else None
+        for half, given in zip(stored[1:], inputs[1:], strict=True):
+            told = self._parse_on(half, given, whole=True) if half.is_stripped else None
+            if told is not None and told.failed == given.half.parser:
+                return structs.replace(told, declared=half.declared)
+        return None
 
     def _needs_bodies(self, result: CudaCompilation) -> bool:
         """Whether a failed half may be another with the bodies of the preamble's functions."""
@@ -288,12 +296,29 @@ class _NvccHalves:
         return not (_is_of_assembly(result) or no_header_helps(output, self.source))
 
     def _continue_half(self, stored: PreambleSnapshot, given: HalfInput) -> CudaCompilation | None:
+        """Compile a half from its snapshot; None if it is to be parsed from its beginning.
+
+        Without bodies no error of a parser is believed: one that has read them all tells it.
+        """
         half, deadline = given.half, self.context.deadline
         with self.context.stopwatch.phase(f"{half.text} alone"):
             if not stored.preprocess(given, deadline):
                 return None
+        result = self._parse_on(stored, given, whole=False)
+        if not (result and result.failed and stored.is_stripped and self._needs_bodies(result)):
+            return result
+        told = self._parse_on(stored, given, whole=True)
+        if told is not None and told.failed == half.parser:
+            return told
+        self.strips = False
+        return None
+
+    def _parse_on(
+        self, stored: PreambleSnapshot, given: HalfInput, *, whole: bool
+    ) -> CudaCompilation | None:
+        half = given.half
         with self.context.stopwatch.phase(f"{half.parser}, continued"):
-            ran = stored.parse(given, deadline)
+            ran = stored.parse(given, self.context.deadline, whole=whole)
         if ran is None:
             return None
         return self._failed(half.parser, ran) if ran.status else self._steps(half.rest)
@@ -391,14 +416,16 @@ class _NvccHalves:
         )
         header = None
         if prefix is not None:
-            prefix = structs.replace(prefix, text=written or prefix.text)
+            own_text = prefix.text
+            prefix = structs.replace(prefix, text=written or own_text)
             precompiled = self.context.toolkit.precompiled
             header = precompiled.find(prefix.compiler, list(prefix.flags), prefix.text)
             if written:
                 marked = mark_missing_kernels(prefix.rest)
-                if marked is None:
+                lambdas = lambda_wrappers(written, own_text)
+                if marked is None or lambdas is None:
                     return CudaCompilation(failed="cudafe++")
-                marked = anonymous_aliases(written, marked) + marked
+                marked = lambdas + anonymous_aliases(written, marked) + marked
                 prefix = structs.replace(prefix, rest=marked)
             if written or header:
                 prefix.replace(header)

@@ -31,14 +31,17 @@ _CAN_NOT_GO_ON = (96, 97)  # statuses of a parser without its input, of a loader
 
 
 class ParserImage:
-    """One parser's image, in `folder`."""
+    """One parser's image, in `folder`, which may have several."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "image") -> None:
         self.folder = folder
-        self.file = folder / "image"
+        self.file = folder / name
 
     def run(self, folder: Path, deadline: Deadline) -> CompilerRun | None:
-        """Let the parser go on in `folder`, with its input's rest; None if it can't go on."""
+        """Let the parser go on in `folder`, with its input's rest; None if it can't go on.
+
+        Below an error in what it has read, it repeats a line of the file INPUT.before.
+        """
         argv = [str(self.folder / _LOADER_FILE), str(self.file)]
         try:
             ran = run_compiler(argv, folder, deadline)
@@ -69,6 +72,8 @@ class ParserImage:
             (_WRITER, "image_writer.cpp", _WRITER_FILE),
             (_LOADER, "image_loader.cpp", _LOADER_FILE),
         ):
+            if (self.folder / out).exists():
+                continue
             argv = [compiler_in_use(), *flags, str(NATIVE / name), "-o", str(self.folder / out)]
             if run_compiler(argv, self.folder, deadline).status:
                 return False
