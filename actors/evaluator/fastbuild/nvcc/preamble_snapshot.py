@@ -50,7 +50,7 @@ KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
-_TEXT_FILE, _WHOLE_IMAGE = "text", "image-whole"
+_WHOLE_IMAGE = "image-whole"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
 
@@ -144,7 +144,6 @@ class PreambleSnapshot:
         lines = (line for line in preamble.splitlines() if not line.startswith("#"))
         names = names_declared("\n".join(lines), deadline) | self.replay.macro_names()
         write_text(self.folder / _DECLARED_FILE, "\n".join(sorted(names)))
-        write_text(self.folder / _TEXT_FILE, preamble.replace(given.source, ANY_SOURCE))
         images = [(self.image, stripped), (self.whole_image, preamble)] if stripped else []
         return all(
             self._make_image(image, given, text, deadline)
@@ -181,12 +180,8 @@ class PreambleSnapshot:
 
         `whole`: by the parser that has read all bodies, where the other one has not.
         """
-        text = given.steps.output(given.half.text)
-        before = text.with_name(f"{text.name}.before")
-        if not before.is_symlink():
-            before.symlink_to(self.folder.absolute() / _TEXT_FILE)
         image = self.whole_image if whole else self.image
-        ran = image.run(given.scratch, deadline)
+        ran = image.run(given.steps.output(given.half.text), deadline)
         return ran and _with_source(ran, given.source)
 
 

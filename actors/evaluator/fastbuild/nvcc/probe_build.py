@@ -18,8 +18,9 @@ from actors.evaluator.fastbuild.headers.header_tree import (
     preamble_header,
     write_file,
 )
-from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
-    BuildContext,
+from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext
+from actors.evaluator.fastbuild.nvcc.nvcc_headers import (
+    CudaHeaders,
     nvcc_command,
     write_cuda_headers,
 )
@@ -64,7 +65,8 @@ def learn_from_probe(
     if added and not preamble.exists():
         _write_preamble(preamble, added)
     folders = write_cuda_headers(context.toolkit, source, own_folder, added)
-    argv = nvcc_command(context, compilation, source, folders, added)
+    headers = CudaHeaders(folders=folders, added=added)
+    argv = nvcc_command(compilation, source, headers, context.folder)
     steps = plan_steps(argv, context.folder, context.folder, context.deadline)
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
