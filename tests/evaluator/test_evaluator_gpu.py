@@ -291,9 +291,9 @@ def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(
 
 
 def test_what_other_streams_have_used_is_used_again_in_the_next_block(torch: ModuleType) -> None:
-    """Calls with a joined side stream took 176 µs instead of 100: each allocated anew.
+    """torch keeps what `record_stream` was called for while a pool is allocated from.
 
-    torch uses nothing again for which `record_stream` was called while a pool is allocated from.
+    So each call of a candidate with side streams took new memory.
     """
     from actors.evaluator.children.tensors import cuda_vmm
     from actors.evaluator.children.tensors.arena import Arena
