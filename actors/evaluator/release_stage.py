@@ -2,7 +2,8 @@
 
 The judge's side of `children/release_checks/`.  A use in which the kernels are wrong becomes a
 limit: the file then runs the plain forward in that use, and is checked again.  A failure that no
-limit prevents is reported with the winner.  A failed essential check makes the verdict `wrong`.
+limit prevents is reported with the winner.  A failed essential check makes the verdict `wrong`: no
+other check is made then.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ class ReleaseStage:
         for name in names:
             if "second instance" in release.limits:  # the kernels run in one instance a process
                 process.close()
+            if name not in ESSENTIAL_CHECKS and not failed.keys().isdisjoint(ESSENTIAL_CHECKS):
+                skipped[name] = "an essential check has failed"
+                continue
             self._context.set_activity(f"checking {name} of")
             if time.monotonic() > until:
                 skipped[name] = f"the checks before it took {ALL_CHECKS_S:g} s"

@@ -1,4 +1,4 @@
-"""The release checks of a winner: how long each may take."""
+"""The release checks of a winner: how long each may take, and when no other one is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from actors.evaluator import release_stage
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
-from actors.evaluator.release_stage import CHECK_S, SLOWEST_FACTOR, ReleaseStage
+from actors.evaluator.release_stage import (
+    CHECK_S,
+    ESSENTIAL_CHECKS,
+    SLOWEST_FACTOR,
+    ReleaseStage,
+    essential_failure,
+)
 from actors.work_context import STANDALONE
 from protocol.release import Judged, Release
 from protocol.settings import Limits
@@ -37,16 +43,41 @@ def test_a_busy_machine_gives_later_checks_more_time(
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(release_stage, "_CheckProcess", Process)
     monkeypatch.setattr(time, "monotonic", lambda: now)
+    release = released(monkeypatch, Process)
+    assert isinstance(release, Release)
+    least = CHECK_S + Limits().check_s
+    assert [least, max(least, SLOWEST_FACTOR * first_s)] == limits[:2]
+    assert set(limits[2:]) == {limits[1]}
+
+
+def test_what_is_no_drop_in_is_checked_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two minutes of the card went into the other checks of a winner that was already `wrong`."""
+    asked = []
+
+    class Process:
+        def __init__(self, *_given: object) -> None:
+            pass
+
+        def outcome(self, name: str, _limit_s: float) -> ReleaseChecked:
+            asked.append(name)
+            return ReleaseChecked(passed=name != "fresh process", reason="other numbers")
+
+        def close(self) -> None:
+            pass
+
+    release = released(monkeypatch, Process)
+    assert set(ESSENTIAL_CHECKS) == set(asked)
+    assert "not a drop-in module: fresh process: other numbers" == essential_failure(release)
+    assert "an essential check has failed" == release.skipped["compile"]
+
+
+def released(monkeypatch: pytest.MonkeyPatch, process: type) -> Release:
+    """Return what the stage says of a winner whose checks a class stands for."""
+    monkeypatch.setattr(release_stage, "_CheckProcess", process)
     monkeypatch.setattr(release_stage, "drop_in_source", lambda *_given: "")
     task = Task(name="t", source="")
     none = Nest(kind="list", items=())
     judged = Judged(device="cpu", init=none, inputs=none, outputs=none, state=none)
     fixture = SimpleNamespace(limits=Limits(), task=task, judged=judged)
-    stage = ReleaseStage(fixture, None, STANDALONE)  # type: ignore[arg-type]
-    release = stage.run("")
-    assert isinstance(release, Release)
-    least = CHECK_S + Limits().check_s
-    assert [least, max(least, SLOWEST_FACTOR * first_s)] == limits[:2]
-    assert set(limits[2:]) == {limits[1]}
+    return ReleaseStage(fixture, None, STANDALONE).run("")  # type: ignore[arg-type]
