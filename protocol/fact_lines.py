@@ -190,6 +190,20 @@ def split_products_us(facts: ReferenceFacts) -> float | None:
     return facts.cost.total_flops / max(rates) / 1e6 if rates else None
 
 
+def attainable_parts(facts: ReferenceFacts | None) -> dict[str, float]:
+    """Return the parts of a task's floor, its float32 products at the rate of split ones.
+
+    Microseconds by name, as `TaskFloor.parts`; {} where the floor is not known.
+    """
+    if facts is None or facts.floor is None:
+        return {}
+    parts = dict(facts.floor.parts)
+    split = split_products_us(facts)
+    if split is not None and "operations" in parts:
+        parts["operations"] = min(split, parts["operations"])
+    return parts
+
+
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
     if floor.us is None:
         return

@@ -88,11 +88,19 @@ def checked_name(name: str) -> str:
         raise ShipError(
             f"--name {name or repr(name)}: expected letters, digits and hyphens, such as fused-gelu"
         )
-    if keyword.iskeyword(module):
-        raise ShipError(f"--name {name}: {module} is a keyword of Python, and can't be imported")
-    if module in sys.stdlib_module_names or module in ("torch", "triton", "numpy"):
-        raise ShipError(f"--name {name}: Python has a module {module} already: choose another")
+    refused = _refused_module(module)
+    if refused:
+        raise ShipError(f"--name {name}: {refused}")
     return module
+
+
+def _refused_module(module: str) -> str:
+    """Return why no package can be imported under a name, or ""."""
+    if keyword.iskeyword(module):
+        return f"{module} is a keyword of Python, and can't be imported"
+    if module in sys.stdlib_module_names or module in ("torch", "triton", "numpy"):
+        return f"Python has a module {module} already: choose another"
+    return ""
 
 
 def check_license(license_name: str) -> None:
@@ -210,7 +218,9 @@ def parts_of(winners: Sequence[ShippedWinner]) -> dict[str, ShippedWinner]:
 def name_of(winner: ShippedWinner) -> str:
     """Return the name of a package that gets none: its winner's, as pip allows it."""
     words = re.findall(r"[A-Za-z0-9]+", winner.name)
-    return "-".join(words if words and words[0][0].isalpha() else ["kernels", *words]).lower()
+    if not words or not words[0][0].isalpha() or _refused_module("_".join(words).lower()):
+        words = ["kernels", *words]
+    return "-".join(words).lower()
 
 
 def _part_files(
@@ -257,8 +267,9 @@ def uses_compiler(winner: ShippedWinner) -> bool:
 
 
 def _part_name(name: str) -> str:
-    part = re.sub(r"\W", "_", name)
-    return f"{part}_kernels" if part in RESERVED or not part.isidentifier() else part
+    part = re.sub(r"\W", "_", name, flags=re.ASCII)  # also a part of its operator's namespace
+    is_free = part.isidentifier() and not keyword.iskeyword(part) and part not in RESERVED
+    return part if is_free else f"kernels_{part}"
 
 
 def _part_sources(winner: ShippedWinner, limits: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from actors.ship.package import (
 from actors.ship.package_readme import readme
 from actors.ship.shipped_winner import FITTED, of_file, of_fitted, of_run
 
+NO_COMPILER = "the original runs"  # so begins a note of package_texts/comparison.py
 MOST_SHOWN = 250  # characters of a failed check in the last line; its own line has all
 
 
@@ -98,6 +99,7 @@ def _tried(
     """
     with new_folder(out, made.files) as scratch:
         results = _battery_results(scratch, made.module, before)
+        _require_kernels(results)
         untried = {part: winner.untried for part, winner in made.parts.items()}
         limits = battery_process.limits_of(results, untried)
         if joined(held, limits) != held:
@@ -123,6 +125,15 @@ def _battery_results(scratch: Path, module: str, before: BatteryResults | None) 
         return before
     found = battery_process.run(scratch, module, _say, only=again)
     return battery_process.joined(before, found)
+
+
+def _require_kernels(results: BatteryResults) -> None:
+    """Raise where the original ran in place of the kernels, which nothing has tried then."""
+    for part, rows in results.parts.items():
+        row = rows.get("values")
+        if row and row.outcome == "not made" and row.note.startswith(NO_COMPILER):
+            note = textwrap.shorten(row.note, MOST_SHOWN, placeholder="…")
+            raise NothingToShipError(f"nothing was written, for no kernel ran: {part}: {note}")
 
 
 def _say_placed(made: PackageFiles, out: Path, results: BatteryResults) -> None:

@@ -1,17 +1,17 @@
 """Judgments of honest candidates, a third of them beside another program: none may be rejected.
 
     python -m scripts.benchmarks.honest_judgments [--device cpu|cuda] [--count N] [--seconds S]
-        [--share I/N] [--kernelbench ROOT]
+        [--share I/N] [--kernelbench ROOT] [--details FILE]
 
-The candidates are the honest kernels of `truth`, modules of `examples/` and of the corpus against
-themselves, the corpus's honest candidates, and the rule book's first answers to the examples; with
-`--kernelbench` also every tenth of a KernelBench folder's problems against itself.
-Each is judged several times in a row, in fresh processes, so that there are N judgments (300); one
-in three is beside the other program.  None begins after S seconds (450).  Candidates are built
-while others are judged.  A module against itself takes as long as itself: an interval that excludes
-that by more than 3 % is counted.  `--share 2/4` judges the second quarter of the candidates, and a
-quarter of N: four cards share the work in four processes.  The exit status is 1 if one candidate is
-not correct or one interval is wrong.
+The candidates are those of `honest_candidates`; with `--kernelbench` also every tenth of a
+KernelBench folder's problems against itself.  Each is judged several times in a row, in fresh
+processes, so that there are N judgments (300); one in three is beside the other program.  None
+begins after S seconds (450); a candidate whose judgments take long has fewer of them, so that every
+task has some.  Candidates are built while others are judged.  A module against itself takes as long
+as itself: an interval that excludes that by more than 3 % is counted, and how far apart processes
+of one module are is told.  `--share 2/4` judges the second quarter of the candidates, and a quarter
+of N: four cards share the work in four processes.  `--details` writes down every block.  The exit
+status is 1 if one candidate is not correct or one interval is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,16 +37,18 @@ from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.ordered_judging import builds_ahead
 from actors.work_context import STANDALONE
 from protocol.messages import Lease, Solve
-from protocol.values import AttemptView, Backend, DeviceKind, Outcome, Task, Value, Verdict
-from scripts.benchmarks.honest_kernels import OWN_MODULE, honest_kernels
+from protocol.values import AttemptView, Backend, DeviceKind, Outcome, Task, Verdict
+from scripts.benchmarks.honest_candidates import HonestCandidate, honest_candidates, share_of
+from scripts.benchmarks.honest_kernels import OWN_MODULE
+from scripts.benchmarks.judgment_details import DetailsFile, RecordedProcess, recorded_processes
+from scripts.benchmarks.judgment_spread import EXCLUDED_BY, JudgedModule, spread_lines
 from scripts.benchmarks.machine_info import machine
 from scripts.benchmarks.own_judge import with_own_judge
 
-ROOT = Path(__file__).parents[2]
 WANTED = 300  # judgments
-EXCLUDED_BY = 0.03
 BESIDE_EVERY = 3  # one judgment in three is beside the other program
 MOST_TIMES = 9  # that one candidate is judged
+OVER_SHARE = 1.5  # times its share of the time a candidate may take
 TIME_S = 0.5  # of samples: many short judgments show more than few long ones
 # What the other program does, again and again: on a card with a pause, as another user's would.
 OTHER_PROGRAM = """
@@ -62,19 +65,6 @@ while True:
 """
 
 
-class HonestCandidate(Value, frozen=True, kw_only=True):
-    """A candidate that must be correct."""
-
-    name: str
-    task: str
-    candidate: str  # "": the rule book writes it
-
-    @property
-    def is_itself(self) -> bool:
-        """Whether it is the task's own module, and so takes as long."""
-        return self.candidate == self.task + OWN_MODULE
-
-
 def main(arguments: list[str]) -> int:
     """Judge the candidates; print those that were judged falsely, and how many were judged."""
     parser: argparse.ArgumentParser = OneLineParser(
@@ -85,17 +75,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=450.0, help="at most (450)")
     parser.add_argument("--share", type=share, default=(1, 1), help="I/N: a part of them")
     parser.add_argument("--kernelbench", type=Path, help="a folder of KernelBench's problems")
+    parser.add_argument("--details", type=Path, help="a file for all that is measured")
     flags = parser.parse_args(arguments)
     print(f"{machine()}", flush=True)
-    with other_program(flags.device) as other:
+    with other_program(flags.device) as other, recorded_processes() as processes:
 
         def measure(judge: Judge) -> int:
             part, of = flags.share
             found = honest_candidates(flags.device, flags.kernelbench)
             chosen = share_of(found, part, of)
-            count = min(-(-flags.count // of), MOST_TIMES * len(chosen))
-            judgments = HonestJudgments(judge, flags.device, other)
-            return judgments.judge_all(chosen, count, flags.seconds)
+            details = DetailsFile(flags.details)
+            judgments = HonestJudgments(judge, flags.device, other, processes, details)
+            return judgments.judge_all(chosen, -(-flags.count // of), flags.seconds)
 
         return with_own_judge(flags.device, TIME_S, measure)
 
@@ -108,61 +99,117 @@ def share(text: str) -> tuple[int, int]:
     return part, of
 
 
-def times_of(number: int, candidates: int, count: int) -> int:
-    """Return how often one of the candidates is judged, so that there are `count` judgments."""
-    return count // candidates + (number < count % candidates)
+class Pace:
+    """How often each candidate is judged, so that all have their turn in the time."""
+
+    def __init__(self, candidates: int, count: int, until: float) -> None:
+        """`until`: the moment after which no judgment begins."""
+        self._candidates, self._count, self._until = candidates, count, until
+
+    def turns(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
+        """Yield the turns of the next candidate: one at least, unless the time is up.
+
+        The others follow as long as it has taken no more than its share of what is left of the
+        time.  What it leaves out, the later ones have more of.
+        """
+        most = min(MOST_TIMES, -(-self._count // self._candidates))
+        began = clock()
+        share_s = OVER_SHARE * (self._until - began) / self._candidates
+        self._candidates -= 1
+        for turn in range(most):
+            if clock() >= self._until or (turn and clock() - began >= share_s):
+                return
+            self._count -= 1
+            yield turn
 
 
 class HonestJudgments:
     """Judgments of honest candidates, and what went wrong in them."""
 
-    def __init__(self, judge: Judge, device: DeviceKind, other: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        device: DeviceKind,
+        other: subprocess.Popen[bytes],
+        processes: list[RecordedProcess],
+        details: DetailsFile,
+    ) -> None:
+        """`processes`: what is measured is written there."""
         self._judge = judge
         self._device = device
         self._other = other
-        self._written: dict[str, str] = {}  # by the rule book
+        self._processes = processes
+        self._details = details
+        self._written: dict[str, str] = {}  # by the rule book, and its builds
+        self._builds: dict[str, Future[BuildResult | None]] = {}
         self._judged = Counter[str]()
         self._names = set[str]()  # of the tasks
-        self._spent = dict.fromkeys(("all", "check", "timing"), 0.0)  # seconds of the judgments
-        self._started = time.monotonic()  # once what all of them need was there
+        self._modules: list[JudgedModule] = []  # that were judged against themselves
+        self._stages_s = Counter[str]()  # seconds of the judgments
 
     def judge_all(self, chosen: Sequence[HonestCandidate], count: int, seconds: float) -> int:
         """Judge until the time is up; print what went wrong; return the exit status."""
         tasks = [self._task_of(each) for each in chosen]
         sources = [each.candidate for each in chosen]
-        began = time.monotonic()
+        began = started = time.monotonic()
         with (
             suppress(KeyboardInterrupt),  # what there is until then is printed
             builds_ahead(self._judge, tasks[0], sources, STANDALONE) as builds,
+            ThreadPoolExecutor(1) as builder,
         ):
-            self._judge.judge(tasks[0], chosen[0].task + OWN_MODULE)
-            self._started = time.monotonic()
-            for number, (each, task) in enumerate(zip(chosen, tasks, strict=True)):
+            first = self._judge.judge(tasks[0], chosen[0].task + OWN_MODULE)
+            if isinstance(first, TaskProblem):
+                raise SystemExit(f"{tasks[0].name} can't be judged here: {first.reason}")
+            self._judge.take_stage_seconds()
+            started = time.monotonic()
+            pace = Pace(len(chosen), count, began + seconds)
+            for number, each in enumerate(chosen):
                 build = builds.popleft()
-                for turn in range(times_of(number, len(chosen), count)):
-                    if time.monotonic() - began >= seconds:
-                        break
-                    is_beside = self._judged["all"] % BESIDE_EVERY == 0
-                    os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
-                    built = None if turn else build.result()
-                    self._judge_one(each, task, built, " beside another program" * is_beside)
-                    self._judged["beside"] += is_beside
-                    self._names.add(each.name)
-        print(self._summary(self._started - began, time.monotonic() - self._started), flush=True)
-        return int(self._judged["not correct"] + self._judged["excluded"] > 0)
+                for turn in pace.turns():
+                    candidate, ahead = self._candidate(each, build)
+                    built = None if turn else ahead.result()
+                    self._judge_one(each, candidate, turn, built)
+                    if not turn:
+                        self._build_next(chosen[number + 1 : number + 2], builder)
+        print(self._summary(started - began, time.monotonic() - started), flush=True)
+        is_false = self._judged["not correct"] + self._judged["excluded"] > 0
+        return int(is_false or not self._judged["all"])
+
+    def _candidate(
+        self, each: HonestCandidate, build: Future[BuildResult | None]
+    ) -> tuple[str, Future[BuildResult | None]]:
+        """Return a candidate's text, which the rule book may write, and its build."""
+        if each.candidate:
+            return each.candidate, build
+        if each.name not in self._written:
+            self._written[each.name] = written_by_rule_book(self._judge, self._task_of(each))
+        return self._written[each.name], self._builds.get(each.name, build)
+
+    def _build_next(
+        self, following: Sequence[HonestCandidate], builder: ThreadPoolExecutor
+    ) -> None:
+        """Have the rule book write the next candidate, if it is its; build that meanwhile."""
+        for each in following:
+            if not each.candidate:
+                text = written_by_rule_book(self._judge, self._task_of(each))
+                self._written[each.name] = text
+                self._builds[each.name] = builder.submit(self._judge.build, text)
 
     def _summary(self, start_s: float, spent_s: float) -> str:
         judged, number = self._judged, max(self._judged["all"], 1)
-        all_s = WANTED * spent_s / number
-        parts = ", ".join(f"{name} {part_s / number:.1f} s" for name, part_s in self._spent.items())
-        return (
-            f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
-            f"another program, in {spent_s:.0f} s, and {start_s:.0f} s until the first verdict; "
-            f"a judgment: {parts} "
-            f"({WANTED} of them: {all_s / 60:.0f} min at this rate, divided by the devices that "
-            f"share them): {judged['not correct']} not correct; "
-            f"of {judged['itself']} modules against themselves {judged['excluded']} intervals "
-            "exclude 1 by more than 3 %"
+        stages = ", ".join(
+            f"{stage} {part_s / number:.2f}" for stage, part_s in self._stages_s.most_common(14)
+        )
+        return "\n".join(
+            [
+                f"{judged['all']} judgments of {len(self._names)} tasks, {judged['beside']} beside "
+                f"another program, in {spent_s:.0f} s, and {start_s:.0f} s until the first "
+                f"verdict; a judgment {spent_s / number:.2f} s: {stages}",
+                *spread_lines(self._modules),
+                f"{judged['not correct']} of {judged['all']} not correct; of {judged['itself']} "
+                f"modules against themselves {judged['excluded']} intervals exclude 1 by more than "
+                "3 %",
+            ]
         )
 
     def _task_of(self, each: HonestCandidate) -> Task:
@@ -170,25 +217,42 @@ class HonestJudgments:
         return Task(name=each.name, source=each.task, device=self._device, backend=backend)
 
     def _judge_one(
-        self, each: HonestCandidate, task: Task, built: BuildResult | None, where: str
+        self, each: HonestCandidate, candidate: str, turn: int, built: BuildResult | None
     ) -> None:
-        candidate = each.candidate or self._written.get(each.name, "")
-        if not candidate:
-            candidate = self._written[each.name] = written_by_rule_book(self._judge, task)
-        began = time.monotonic()
-        verdict = self._judge.judge(task, candidate, built=built)
-        self._spent["all"] += time.monotonic() - began
-        if isinstance(verdict, Verdict):
-            self._spent["check"] += verdict.seconds.check
-            self._spent["timing"] += verdict.seconds.time
+        is_beside = self._judged["all"] % BESIDE_EVERY == 0
+        os.kill(self._other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
+        self._processes.clear()
+        verdict = self._judge.judge(self._task_of(each), candidate, built=built)
+        stages_s = self._judge.take_stage_seconds()
+        kind = "module" if each.is_itself else "other"
+        about = {"task": each.name, "candidate": kind, "turn": turn, "beside": is_beside}
+        self._details.add(about, verdict, stages_s, self._processes)
+        self._stages_s.update(stages_s)
         self._judged["all"] += 1
+        self._judged["beside"] += is_beside
+        self._names.add(each.name)
+        self._note(each, verdict, is_beside=is_beside)
+
+    def _note(
+        self, each: HonestCandidate, verdict: Verdict | TaskProblem, *, is_beside: bool
+    ) -> None:
+        """Count a verdict; print it if it is false."""
+        where = " beside another program" * is_beside
         if not isinstance(verdict, Verdict) or not verdict.is_correct:
             self._judged["not correct"] += 1
-            print(f"!! {each.name}{where}: {verdict}"[:400], flush=True)
+            print(f"!! {each.name}{where}: {verdict}"[:600], flush=True)
         elif each.is_itself:
-            self._judged["itself"] += 1
             low, high = verdict.speedup_ci95 or (0.0, 2.0)
-            if low > 1 + EXCLUDED_BY or high < 1 - EXCLUDED_BY:
+            judged = JudgedModule(
+                name=each.name,
+                is_beside=is_beside,
+                speedup=verdict.speedup or 0.0,
+                low=low,
+                high=high,
+            )
+            self._modules.append(judged)
+            self._judged["itself"] += 1
+            if judged.excludes(EXCLUDED_BY):
                 self._judged["excluded"] += 1
                 print(f"!! {each.name}{where}: {figures(verdict)}", flush=True)
 
@@ -201,53 +265,6 @@ def figures(verdict: Verdict) -> str:
     shown = " ".join(f"{ours:.4g}/{theirs:.4g}" for ours, theirs in pairs)
     timing = (verdict.profile or {}).get("timing", "")
     return f"{verdict.speedup:.3f} ({low:.3f}-{high:.3f}); {timing}; groups in µs: {shown}"
-
-
-# --- the candidates ------------------------------------------------------------------------------
-
-
-def share_of(found: Sequence[HonestCandidate], part: int, of: int) -> list[HonestCandidate]:
-    """Return a share of the candidates, of all kinds; those of one task are together."""
-    names = list(dict.fromkeys(each.name for each in found))
-    return [each for each in found if names.index(each.name) % of == part - 1]
-
-
-def honest_candidates(device: DeviceKind, kernelbench: Path | None) -> list[HonestCandidate]:
-    """Return all candidates for a device, each task's together: its reference is prepared once."""
-    kernels = [
-        HonestCandidate(name=each.name, task=each.task, candidate=each.candidate)
-        for each in honest_kernels(device)
-        if not each.gigabytes  # their preparation takes seconds
-    ]
-    problems = kernelbench_problems(kernelbench) if kernelbench else ()
-    return [*kernels, *corpus(device), *examples(), *problems]
-
-
-def corpus(device: DeviceKind) -> Iterator[HonestCandidate]:
-    """Yield the corpus's honest candidates, and its task's own module."""
-    root = ROOT / "tests" / "corpus" / ("cuda" if device == "cuda" else "")
-    if not (root / "task.py").exists():  # an installed copy has no tests
-        return
-    task = (root / "task.py").read_text(encoding="utf-8")
-    yield HonestCandidate(name="corpus", task=task, candidate=task + OWN_MODULE)
-    for path in sorted((root / "honest").glob("*.py")):
-        yield HonestCandidate(name="corpus", task=task, candidate=path.read_text(encoding="utf-8"))
-
-
-def examples() -> Iterator[HonestCandidate]:
-    """Yield the examples against themselves, and places for the rule book's answers to them."""
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        task = path.read_text(encoding="utf-8")
-        yield HonestCandidate(name=path.stem, task=task, candidate=task + OWN_MODULE)
-        yield HonestCandidate(name=path.stem, task=task, candidate="")
-
-
-def kernelbench_problems(root: Path) -> Iterator[HonestCandidate]:
-    """Yield every tenth problem of levels 1 to 3 of a KernelBench folder against itself."""
-    for path in sorted(root.glob("level[123]/*.py"))[::10]:
-        task = path.read_text(encoding="utf-8")
-        name = f"{path.parent.name}_{path.stem}"
-        yield HonestCandidate(name=name, task=task, candidate=task + OWN_MODULE)
 
 
 def written_by_rule_book(judge: Judge, task: Task) -> str:

@@ -115,8 +115,8 @@ def _parser() -> OneLineParser:
     )
     parser.add_argument(
         "--join", type=Path, action="append", default=[], metavar="RUN",
-        help="for the page: another run on the same kind of device; its confirmed winners count"
-        " where this one has none, and its times of torch.compile",
+        help="for the page: another run on the same kind of device, or the confirmed.json of one;"
+        " its confirmed winners count where this one has none, and its times of torch.compile",
     )  # fmt: skip
     parser.add_argument("--page", action="store_true", help="run nothing: write the page anew")
     parser.add_argument(FIRST_LOOKS, action="store_true", help=FIRST_LOOKS_HELP)
@@ -233,7 +233,8 @@ def _conclude(
     for other in given.join:
         page = joined_page(page, _rows_of(other, winners))
     for read in (run_dir, *given.join):
-        checkpoint_database(read)  # reading leaves files next to the database
+        if read.is_dir():
+            checkpoint_database(read)  # reading leaves files next to the database
     out = given.out or given.results
     out.mkdir(parents=True, exist_ok=True)
     rows = msgspec.json.format(msgspec.json.encode(page.winners), indent=2).decode()
@@ -270,7 +271,11 @@ def _page(
 
 
 def _rows_of(run_dir: Path, winners: Sequence[PublishedWinner]) -> tuple[ConfirmedWinner, ...]:
-    """Return what a run knows of each winner."""
+    """Return what a run, or the JSON file of a page, knows of each winner."""
+    if run_dir.is_file():
+        rows = msgspec.json.decode(run_dir.read_bytes(), type=list[ConfirmedWinner])
+        known = {row.task: row for row in rows}
+        return tuple(known.get(one.task, confirmed_winner(one, None, None)) for one in winners)
     if not (run_dir / FILE_NAME).is_file():
         raise UsageError(f"{run_dir} is no run")
     reader = RunReader(run_dir)

@@ -112,16 +112,16 @@ def confirmed_winner(
 def joined_page(page: ConfirmationPage, rows: Sequence[ConfirmedWinner]) -> ConfirmationPage:
     """Return a page with what another run on the same kind of device knows better.
 
-    `rows`: of that run.  A winner that it alone has confirmed is shown as there.  Its times of
-    torch.compile, on this run's clock, fill what is missing.
+    `rows`: of that run.  A winner that it alone has judged, or it alone has confirmed, is shown as
+    there.  Its times of torch.compile, on this run's clock, fill what is missing.
     """
     winners = []
     for row, other in zip(page.winners, rows, strict=True):
-        is_better = (
+        is_alone = row.state is ConfirmationState.OPEN or (
             other.state is ConfirmationState.CONFIRMED
             and row.state is not ConfirmationState.CONFIRMED
-            and row.device in ("", other.device)
         )
+        is_better = is_alone and row.device in ("", other.device)
         winners.append(_with_baselines(other if is_better else row, other))
     compiled = sum(row.compile_us is not None for row in winners)
     tuned = sum(row.max_autotune_us is not None for row in winners)

@@ -2,7 +2,8 @@
 
 The runs are of `kernelbench.py --model recipes`.  The page counts all problems of the runs' levels:
 those that the rule book takes, those that were judged, and those that it leaves to PyTorch, with
-its reasons.  Nothing is run.
+its reasons.  Nothing is run.  The rows are also written as JSON, FILE with `.json` at its end;
+`--join` takes such a file: its rows stay for the problems that these runs have not judged.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
+
+import msgspec
 
 from actors.cli import OneLineParser, UsageError
 from actors.exit_status import ExitStatus
@@ -35,22 +38,44 @@ is what a user gets without a key and with so many attempts. A *first look* is o
 confirmed in fresh processes. A dash was not measured."""
 
 
+class ProblemResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What became of one problem: a row of the page."""
+
+    task: str
+    level: int
+    number: int
+    result: str  # in words: how sure it is, or why there is no correct candidate
+    is_correct: bool = False
+    is_faster: bool = False
+    eager_us: float | None = None
+    us: float | None = None
+    speedup: float | None = None  # against eager
+    ci95: tuple[float, float] | None = None
+
+    @property
+    def gain(self) -> float:
+        """What a user gets: 1 where no candidate is faster."""
+        return (self.speedup or 1.0) if self.is_faster else 1.0
+
+
+class JudgedRows(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """The rows of a page and what is said of their runs; its JSON file."""
+
+    lines: tuple[str, ...]  # Markdown items: device, settings, commit
+    rows: tuple[ProblemResult, ...]
+
+
 class LevelResults(Value, frozen=True, kw_only=True):
     """One level: all its problems, and what became of those that were judged."""
 
     level: int
     problems: int
     refusals: dict[str, str]  # by task: why the rule book writes no candidate
-    tasks: tuple[TaskPage, ...]  # of the runs, in the order of their numbers
-
-    @property
-    def judged(self) -> list[TaskPage]:
-        return [task for task in self.tasks if task.is_judged]
+    judged: tuple[ProblemResult, ...]  # in the order of their numbers
 
     @property
     def gains(self) -> list[float]:
-        """What a user gets of each judged problem."""
-        return [(task.row.speed_eager or 1.0) if task.winner else 1.0 for task in self.judged]
+        return [row.gain for row in self.judged]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,12 +91,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--note", dest="notes", action="append", default=[], metavar="TEXT", help="a line of yours"
     )
+    parser.add_argument(
+        "--join", type=Path, metavar="FILE", help="an earlier page's JSON: its other problems"
+    )
     given = parser.parse_args(argv)
     try:
         pages, _winners = results.read_runs(given.runs)
-        levels = [_level_results(given.root, number, pages) for number in _levels(pages)]
-        text = page_text(pages, levels, given.commit, given.notes)
-        write_atomically(given.out, f"{text}\n")
+        rows = _judged_rows(pages)
+        earlier = _earlier_rows(given.join, rows)
+        backend = str(pages[0].description.settings.backend)
+        every = (*rows, *(earlier.rows if earlier is not None else ()))
+        levels = [_level_results(given.root, number, every, backend) for number in _levels(every)]
+        lines = _run_lines(pages, given.commit, given.notes)
+        _write_rows(given.out.with_suffix(".json"), lines, levels)
+        write_atomically(given.out, f"{page_text(lines, levels, earlier)}\n")
     except (UsageError, ValueError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return int(ExitStatus.USAGE)
@@ -82,29 +115,68 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _levels(pages: Sequence[RunPage]) -> list[int]:
-    levels = {task.row.level for page in pages for task in page.tasks}
-    if not levels or 0 in levels:
+def _judged_rows(pages: Sequence[RunPage]) -> tuple[ProblemResult, ...]:
+    """Return the judged problems of all runs; raise UsageError for two figures of one problem."""
+    tasks = [task for page in pages for task in page.tasks]
+    if not tasks or any(task.row.level == 0 for task in tasks):
         raise UsageError("these runs have tasks that are not problems of KernelBench")
-    return sorted(levels)
+    [(name, most)] = Counter(task.row.task for task in tasks).most_common(1)
+    if most > 1:
+        raise UsageError(f"{name} is in two of the runs")
+    return tuple(_problem_result(task) for task in tasks if task.is_judged)
 
 
-def _level_results(root: Path, level: int, pages: Sequence[RunPage]) -> LevelResults:
-    """Return a level's results; raise UsageError for runs that say two things of a problem."""
+def _problem_result(task: TaskPage) -> ProblemResult:
+    row = task.row
+    return ProblemResult(
+        task=row.task,
+        level=row.level,
+        number=row.problem,
+        result=_result(task),
+        is_correct=row.node is not None,
+        is_faster=bool(task.winner),
+        eager_us=row.eager_us,
+        us=row.best_us,
+        speedup=row.speed_eager,
+        ci95=row.speed_eager_ci95,
+    )
+
+
+def _earlier_rows(path: Path | None, rows: Sequence[ProblemResult]) -> JudgedRows | None:
+    """Return an earlier page's rows without the problems that `rows` has."""
+    if path is None:
+        return None
+    earlier = msgspec.json.decode(path.read_bytes(), type=JudgedRows)
+    known = {row.task for row in rows}
+    return JudgedRows(
+        lines=earlier.lines, rows=tuple(row for row in earlier.rows if row.task not in known)
+    )
+
+
+def _write_rows(path: Path, lines: Sequence[str], levels: Sequence[LevelResults]) -> None:
+    rows = tuple(row for level in levels for row in level.judged)
+    encoded = msgspec.json.encode(JudgedRows(lines=tuple(lines), rows=rows))
+    write_atomically(path, f"{msgspec.json.format(encoded, indent=1).decode()}\n")
+
+
+def _levels(rows: Sequence[ProblemResult]) -> list[int]:
+    return sorted({row.level for row in rows})
+
+
+def _level_results(
+    root: Path, level: int, rows: Sequence[ProblemResult], backend: str
+) -> LevelResults:
+    """Return a level's results; raise UsageError for a problem that the checkout lacks."""
     problems = choose(root, [level], "all")
-    tasks = [task for page in pages for task in page.tasks if task.row.level == level]
-    twice = Counter(task.row.task for task in tasks)
-    if max(twice.values(), default=0) > 1:
-        raise UsageError(f"{twice.most_common(1)[0][0]} is in two of the runs")
-    unknown = {task.row.task for task in tasks} - {problem.task for problem in problems}
+    judged = [row for row in rows if row.level == level]
+    unknown = {row.task for row in judged} - {problem.task for problem in problems}
     if unknown:
         raise UsageError(f"--root {root} has no problem {min(unknown)}")
-    backend = pages[0].description.settings.backend
     return LevelResults(
         level=level,
         problems=len(problems),
         refusals=_refusals(problems, "cuda" if backend == "cuda" else "cpp"),
-        tasks=tuple(sorted(tasks, key=lambda task: task.row.problem)),
+        judged=tuple(sorted(judged, key=lambda row: row.number)),
     )
 
 
@@ -113,12 +185,8 @@ def _refusals(problems: Sequence[KernelBenchProblem], backend: str) -> dict[str,
     return {task: reason for task, reason in found.items() if reason}
 
 
-def page_text(
-    pages: Sequence[RunPage], levels: Sequence[LevelResults], commit: str, notes: Sequence[str]
-) -> str:
-    """Return the page."""
-    names = " and ".join(str(one.level) for one in levels)
-    word = "level" if len(levels) == 1 else "levels"
+def _run_lines(pages: Sequence[RunPage], commit: str, notes: Sequence[str]) -> list[str]:
+    """Return what is said of the runs, as Markdown items."""
     settings = pages[0].description.settings
     search = f"{formatting.search_line(settings)}, {settings.search.budget} attempts a problem"
     commands = [run_description.repeat_command(page.description.settings) for page in pages]
@@ -126,9 +194,21 @@ def page_text(
         [page.description for page in pages], "` and `".join(commands), commit
     )
     lines.insert(1, f"- Search: {search}; no model and no key")
+    return [*lines, *(f"- {note}" for note in notes)]
+
+
+def page_text(
+    lines: Sequence[str], levels: Sequence[LevelResults], earlier: JudgedRows | None = None
+) -> str:
+    """Return the page; `lines`: of these runs."""
+    names = " and ".join(str(one.level) for one in levels)
+    word = "level" if len(levels) == 1 else "levels"
+    if earlier is not None:
+        joined = f"- {len(earlier.rows)} problems are of earlier runs:"
+        lines = [*lines, joined, *(f"  {line}" for line in earlier.lines)]
     parts = [
         f"# The rule book on KernelBench, {word} {names}",
-        "\n".join([*lines, *(f"- {note}" for note in notes)]),
+        "\n".join(lines),
         _summary(levels),
         NOTES,
     ]
@@ -145,13 +225,13 @@ def _summary(levels: Sequence[LevelResults]) -> str:
 
 def _summary_row(level: LevelResults) -> list[str]:
     gains = level.gains
-    faster = [gain for task, gain in zip(level.judged, gains, strict=True) if task.winner]
+    faster = [row.gain for row in level.judged if row.is_faster]
     every = gains + [1.0] * (level.problems - len(gains))
     counts = [
         level.problems,
         level.problems - len(level.refusals),
         len(gains),
-        sum(task.row.node is not None for task in level.judged),
+        sum(row.is_correct for row in level.judged),
         len(faster),
     ]
     speeds = [
@@ -169,20 +249,18 @@ def _mean(gains: Sequence[float]) -> float | None:
 
 def _table(level: LevelResults) -> str:
     titles = ["problem", "result", "eager", "rule book", "× eager", "95 %"]
-    return markdown_table(titles, [_row(task) for task in level.judged], left=2)
+    return markdown_table(titles, [_row(row) for row in level.judged], left=2)
 
 
-def _row(task: TaskPage) -> list[str]:
-    row = task.row
-    low, high = row.speed_eager_ci95 or (None, None)
+def _row(row: ProblemResult) -> list[str]:
     origin = origin_of(row.task)
     return [
-        f"{row.problem} {origin.name if origin else row.task}",
-        _result(task),
+        f"{row.number} {origin.name if origin else row.task}",
+        row.result,
         formatting.duration(row.eager_us),
-        formatting.duration(row.best_us),
-        times(row.speed_eager),
-        DASH if low is None else f"{low:.2f}–{high:.2f}",
+        formatting.duration(row.us),
+        times(row.speedup),
+        DASH if row.ci95 is None else f"{row.ci95[0]:.2f}–{row.ci95[1]:.2f}",
     ]
 
 
@@ -197,7 +275,7 @@ def _result(task: TaskPage) -> str:
 def _left_out(level: LevelResults) -> str:
     """Return what the rule book leaves to PyTorch, and what was not judged."""
     taken = level.problems - len(level.refusals)
-    waiting = taken - len([task for task in level.judged if task.row.task not in level.refusals])
+    waiting = taken - sum(row.task not in level.refusals for row in level.judged)
     lines = [f"{waiting} of the {taken} that it takes were not judged."] if waiting else []
     if level.refusals:
         numbers = [str(one.number) for task in level.refusals if (one := origin_of(task))]

@@ -81,6 +81,18 @@ def test_a_view_is_stored_without_the_rest_of_its_memory(tmp_path: Path) -> None
     assert 0 < recorded(StageFolder(tmp_path)) < 8000
 
 
+def test_a_refused_group_gives_its_bytes_back(tmp_path: Path) -> None:
+    """Its parts, which are looked at next, have the room that there was before it."""
+    model, x = torch.nn.Sequential(Part()), torch.randn(64)
+    writer = CaptureWriter(StageFolder(tmp_path), MIB)
+    groups = {"part": (["0"], {call_kind(model[0], (x,), {}): 1})}
+    with capturing(model, groups, writer) as sets:
+        model(x)
+    assert writer.room < MIB
+    writer.discard("part", sets["part"])
+    assert (MIB, []) == (writer.room, list((tmp_path / "captures").iterdir()))
+
+
 def test_a_full_disk_is_said_and_leaves_no_half_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,8 @@ def test_a_module_with_a_cache_is_not_taken_and_its_parts_are(
     refused = {each.name: each.reason for each in taken.not_taken}
 
     assert "it is given a Cache" == refused["layers"]
+    recorded = {path.name for path in (folder.path / "captures").iterdir()}
+    assert {task.name for task in taken.tasks} == recorded, "what is no task takes no room"
     said = no_winner_line(folder)  # before any run
     assert re.search(r"layers-mlp \(at most \d\.\d\d×\): it was not run", said), said
     assert re.search(r"Not taken: layers \(at most \d+\.\d\d×\): it is given a Cache", said), said

@@ -226,19 +226,26 @@ def test_rules_follow_from_the_task_and_its_device() -> None:
     module = replace(TASK, backend="cuda", device="cuda")
     product = replace(module, source=TASK_SOURCE.replace("y / 2.0", "y @ y"))
 
-    def request(task: Task, capability: str, inputs: str = "float32[8, 8]") -> str:
+    def request(
+        task: Task,
+        capability: str,
+        inputs: str = "float32[8, 8]",
+        facts: ReferenceFacts | None = None,
+    ) -> str:
         device = Device(kind="cuda", name="a card", facts={"compute capability": capability})
-        reference = replace(REFERENCE, device=device, inputs=inputs)
+        reference = replace(REFERENCE, device=device, inputs=inputs, facts=facts)
         root = replace(ROOT, source=task.source)
         work = solve(reference=reference, node=root, root=root)
         return compact(replace(work, task=task)).render()
 
+    coarse = ReferenceFacts(cost=TaskCost(flops={"tf32": 1e9}))
     for text, told in (
         (request(product, "9.0"), (True, True, True)),
         (request(product, "8.9"), (True, True, False)),
         (request(product, "8.0"), (True, False, False)),
         (request(product, "9.0", "float16[8, 8]"), (False, False, True)),
         (request(module, "9.0"), (False, False, False)),
+        (request(product, "9.0", facts=coarse), (True, False, True)),
     ):
         words = ("in bfloat16; three products", "in e4m3, at twice", "with setmaxnreg")
         assert told == tuple(one in text for one in words)

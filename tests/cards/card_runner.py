@@ -18,7 +18,7 @@ from types import ModuleType
 import torch
 from sample_kinds import Sample, make_inputs
 from torch import Tensor
-from triton_harness import FUNCTIONS
+from triton_harness import FUNCTIONS, SIZES
 
 from actors.agents.cards.card import Card
 from actors.agents.cards.compile_check import compile_command
@@ -119,7 +119,8 @@ def triton_call(card: Card, folder: Path) -> Call:
     function = getattr(triton_module(card, folder), FUNCTIONS[card.name])
 
     def call(inputs: list[Tensor], others: list[Tensor], sample: Sample) -> None:
-        others[0] = function(*inputs)
+        found = function(*inputs, *sample.sizes[SIZES.get(card.name, slice(0))])
+        others[:] = [found] if len(sample.outputs) == 1 else found
 
     return call
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from sample_kinds import (
     Sample,
@@ -14,6 +16,7 @@ from sample_kinds import (
     flat,
     gemm,
     half_product,
+    implicit_gemm,
     layer_norm,
     linear,
     max_pool,
@@ -30,6 +33,19 @@ from sample_kinds import (
 from torch.nn import functional
 
 MEGA = 1 << 20
+HALF = {"dtype": torch.bfloat16, "tolerance": 5e-3}
+CONVOLUTIONS = [
+    implicit_gemm((2, 3, 9, 11), (5, 3, 3, 3), padding=1),
+    implicit_gemm((3, 37, 17, 161), (130, 37, 3, 3)),
+    implicit_gemm((2, 19, 33, 29), (70, 19, 3, 3), stride=2, padding=1),
+    implicit_gemm((1, 16, 6, 300), (64, 16, 5, 5), padding=2),
+    implicit_gemm((1, 4, 43, 45), (24, 4, 7, 7), stride=2, padding=3),
+    implicit_gemm((1, 2, 60, 61), (4, 2, 11, 11), stride=4, padding=2),
+    implicit_gemm((2, 33, 5, 5), (9, 33, 1, 1)),
+    implicit_gemm((2, 3, 9, 15, 31), (24, 3, 3, 3, 3)),
+    implicit_gemm((1, 40, 5, 12, 14), (136, 40, 3, 3, 3), stride=2, padding=1),
+    implicit_gemm((64, 128, 56, 56), (128, 128, 3, 3), padding=1, timed=True),
+]
 CUDA_SAMPLES: dict[str, list[Sample]] = {
     "cuda-elementwise-float4": [
         flat(2, functional.gelu),
@@ -87,6 +103,17 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         )
         for r, c in ((65, 36), (64, 32), (8192, 8192))
     ],
+    "cuda-cluster-multicast": [
+        Sample(
+            inputs=[(m, 2048), (2, 2048)],
+            outputs=[(2, m)],
+            sizes=[m, clusters],
+            compute=lambda a, v: v @ a.T,
+            tolerance=2e-6,
+            is_timed=m > 1000,
+        )
+        for m, clusters in ((3, 2), (77, 3), (65536, 198))
+    ],
     "cuda-cp-async-ring": [
         Sample(
             inputs=[(r, k), (k,)],
@@ -116,6 +143,9 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         flat(n, lambda x, w: x * x * w, inputs=2, scratch=[n], sizes=[n], is_timed=n == MEGA)
         for n in (1001, MEGA)
     ],
+    "cuda-conv-bf16x3": CONVOLUTIONS,
+    "cuda-conv-wgmma": CONVOLUTIONS,
+    "cuda-conv-wgmma-half": [replace(each, **HALF) for each in CONVOLUTIONS],
     "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-tma-wgmma": [
@@ -181,6 +211,23 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         linear(300, 260, 70, relu=True),
         linear(4096, 4096, 4096, relu=True, timed=True),
     ],
+    "triton-conv": CONVOLUTIONS,
+    "triton-channel-reduce": [
+        channels(3, 5, 52, 2),
+        channels(70, 3, 5000, 2),
+        channels(64, 64, 112 * 112, 32, timed=True),
+    ],
+    "triton-column-reduce": [
+        columns(333, 100, 7),
+        columns(5, 4, 3),
+        columns(65536, 1024, 66, timed=True),
+    ],
+    "triton-stencil-2d": [
+        depthwise(2, 3, 19, 3, 1, 1),
+        depthwise(2, 5, 131, 5, 2, 2),
+        depthwise(16, 64, 512, 3, 1, 0, timed=True),
+    ],
+    "triton-row-scan": [scan(3, 8), scan(7, 4100), scan(8192, 8192, timed=True)],
     "triton-attention": [attention(2, 100, 32), attention(64, 2048, 64, timed=True)],
 }
 CPU_SAMPLES: dict[str, list[Sample]] = {

@@ -15,7 +15,14 @@ from actors.agents.cards.selection import (
 )
 from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
 from actors.agents.cards.techniques import techniques_in
-from protocol.facts import OperationTime, ReferenceFacts, TaskFloor
+from protocol.facts import (
+    DeviceRates,
+    MatrixPrecision,
+    OperationTime,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+)
 from protocol.values import BACKENDS, Backend, Device, Reference, Task
 
 H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
@@ -220,7 +227,8 @@ def test_a_depthwise_convolution_is_no_product_of_matrices() -> None:
     }
     assert ("depthwise-conv",) == task_operations(found["n"])
     assert ("conv",) == task_operations(found["1"])
-    assert "cuda-nhwc" == chosen(found["1"], H100, "cuda")[0]
+    assert "cuda-conv-wgmma" in chosen(found["1"], H100, "cuda", "float32[4, 64, 56, 56]")
+    assert "cuda-nhwc" == chosen(found["1"], H100, "cuda", "bfloat16[4, 64, 56, 56]")[0]
     assert ["cuda-stencil-2d"] == chosen(found["n"], H100, "cuda")
 
 
@@ -271,16 +279,20 @@ def test_heads_that_are_too_large_get_the_library() -> None:
 
 
 def test_a_product_near_its_bytes_is_bound_by_memory() -> None:
-    """Split products take a part of float32's time, so that the bytes may come first."""
+    """Split products take a part of float32's time at the device's rates: bytes may come first."""
 
-    def of(inputs: str, device: Device = H100) -> str:
-        facts = ReferenceFacts(floor=TaskFloor(memory_us=358.0, matrix_us=1340.0))
-        known = Reference(eager_us=1.0, facts=facts, inputs=inputs, device=device)
-        return floor_bottleneck(known)
+    def of(precision: MatrixPrecision, **tflops: float) -> str:
+        floor = TaskFloor(memory_us=358.0, matrix_us=1340.0)
+        cost = TaskCost(flops={precision: 6.9e10})
+        rates = DeviceRates(tflops={"float32": 51.0, **tflops})  # type: ignore[dict-item]
+        facts = ReferenceFacts(floor=floor, cost=cost, rates=rates)
+        return floor_bottleneck(Reference(eager_us=1.0, facts=facts))
 
-    assert "memory" == of("float32[256, 524288], float32[524288, 256]")
-    assert "compute" == of("bfloat16[256, 524288]")
-    assert "compute" == of("float32[256, 524288], float32[524288, 256]", OLD_CPU)
+    assert "memory" == of("float32", bfloat16=750.0)
+    assert "compute" == of("float32", bfloat16=150.0)  # a device whose splits are no faster
+    assert "compute" == of("float32")  # a host
+    assert "compute" == of("bfloat16", bfloat16=750.0)
+    assert "compute" == of("tf32", bfloat16=750.0)  # three products take longer than one of TF32
 
 
 def test_a_task_of_products_has_no_card_about_what_follows_them() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from actors.agents.cards.operation_times import LEAST_SHARE, by_time
 from actors.agents.cards.selection import choose_cards
 from actors.agents.cards.task_operations import ORDER
-from protocol.facts import OperationTime, ReferenceFacts
+from protocol.facts import OperationTime, ReferenceFacts, TaskFloor
 from protocol.values import Device, Reference, Task
 
 H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
@@ -89,7 +89,8 @@ def test_measured_times_decide_which_cards_a_request_shows() -> None:
     task = Task(name="t", source=source, device="cuda", backend="cuda")
     names = {}
     for known in ({}, MBCONV):
-        facts = ReferenceFacts(operations=times(known))
+        floor = TaskFloor(memory_us=90.0, matrix_us=30.0)
+        facts = ReferenceFacts(operations=times(known), floor=floor)
         reference = Reference(
             eager_us=1.0, device=H100, inputs="float32[10, 112, 224, 224]", facts=facts
         )

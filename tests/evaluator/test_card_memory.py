@@ -60,6 +60,14 @@ def test_what_a_call_takes_for_itself_counts_in_three_processes() -> None:
         assert pooling.timing(calls) <= free
 
 
+def test_draws_that_slots_are_mixed_of_count() -> None:
+    """Inputs of gigabytes that are drawn slowly are mixed of two draws, which the referee keeps."""
+    plain = task_of((4, 4))
+    mixed = TaskBytes(inputs=4 * GIB, outputs=4 * GIB, is_mixed=True)
+    assert mixed.timing(3) - plain.timing(3) == 12 * GIB
+    assert mixed.timing(mixed.block_calls(62 * GIB, MOST)) <= 62 * GIB
+
+
 def test_float64_is_left_out_before_a_task_is_refused() -> None:
     """Two gigabytes in and out have float64 on a card of 80 GB only; both judge them."""
     task = task_of((2, 2))

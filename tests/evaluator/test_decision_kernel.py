@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import random
 import subprocess
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,3 +129,28 @@ def test_the_kernel_decides_as_its_definition_says(
     mine = pairs[1][0].view(words, word_bytes).tolist()
     assert [[each] * word_bytes for each in expected] == mine
     assert not pairs[0][0].any()
+
+
+def test_a_referee_compiles_no_kernel_that_an_earlier_one_has_compiled(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes some tenths of a second of each task's first verdict."""
+    from actors.evaluator.children import decision_kernel, timing_memory
+    from actors.evaluator.children.tensors.tensor_bytes import layout_of
+    from actors.evaluator.ipc import shared_memory
+    from actors.evaluator.ipc.referee_orders import PrepareSlots
+
+    monkeypatch.setattr(decision_kernel, "program", lambda: b"compiled")
+    task: Any = SimpleNamespace(inputs=lambda _seed, _kind="plain": [torch.randn(8)])
+    layout = layout_of([torch.randn(8)])
+    for known, is_on_card, expected in (
+        (b"", True, b"compiled"),
+        (b"known", True, b"known"),
+        (b"", False, b""),
+    ):
+        on_card = SimpleNamespace(is_on_card=is_on_card, close=lambda: None)
+        monkeypatch.setattr(timing_memory, "SlotMemory", lambda *_, made=on_card: made)
+        memory = timing_memory.TimingMemory(task, layout, shared_memory.allocate_unsealed)
+        prepared, (descriptor,) = memory.prepare_slots(PrepareSlots(count=2, program=known))
+        os.close(descriptor)
+        assert prepared.program == expected

@@ -290,6 +290,33 @@ def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(
     os.close(descriptor)
 
 
+def test_what_other_streams_have_used_is_used_again_in_the_next_block(torch: ModuleType) -> None:
+    """Calls with a joined side stream took 176 µs instead of 100: each allocated anew.
+
+    torch uses nothing again for which `record_stream` was called while a pool is allocated from.
+    """
+    from actors.evaluator.children.tensors import cuda_vmm
+    from actors.evaluator.children.tensors.arena import Arena
+
+    size, block = 256 << 20, 2 << 20
+    descriptor = cuda_vmm.allocate(size)
+    arena, side = Arena(descriptor, size), torch.cuda.Stream()
+    os.close(descriptor)
+    reserved = []
+    for _block in range(20):
+        with arena.allocating():
+            for _call in range(40):
+                with torch.cuda.stream(side):
+                    torch.empty(block, dtype=torch.uint8, device="cuda").record_stream(
+                        torch.cuda.default_stream()
+                    )
+        arena.reclaim()
+        torch.cuda.synchronize()
+        arena.reclaim()
+        reserved.append(torch.cuda.memory_reserved())
+    assert reserved[2:] == [reserved[2]] * 18
+
+
 def test_an_access_policy_window_on_an_input_slot_is_accepted(torch: ModuleType) -> None:
     """An honest kernel may set a window of the L2 cache on inputs, which lie in mapped slots."""
     from actors.evaluator.children.tensors import cuda_vmm

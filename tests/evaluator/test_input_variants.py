@@ -204,3 +204,18 @@ def test_noise_does_not_follow_what_the_same_seed_drew() -> None:
     assert isinstance(sparse, torch.Tensor)
     kept = sparse[sparse != 0]
     assert 0.45 < float(kept.mean()) < 0.55
+
+
+@pytest.mark.parametrize("kind", INPUT_KINDS)
+def test_a_varied_tensor_has_the_strides_that_the_task_draws(
+    kind: input_variants.InputKind,
+) -> None:
+    """Before: sparse, spikes and blocks were contiguous, and right channels-last kernels wrong."""
+    image = torch.randn(4, 8, 6, 5).to(memory_format=torch.channels_last)
+    for x in (image, torch.randn(48, 32).t(), torch.randn(6, 64)[:, ::2]):
+        varied = input_variants.vary(x, kind, 5)
+        assert isinstance(varied, torch.Tensor)
+        assert x.stride() == varied.stride()
+        plain = input_variants.vary(x.contiguous(), kind, 5)
+        # A mean is added up in the order of memory.
+        torch.testing.assert_close(plain, varied, rtol=1e-6, atol=1e-6)

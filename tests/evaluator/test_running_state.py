@@ -227,7 +227,7 @@ def test_jumps_are_excused_as_far_as_other_last_digits_cause_them(
         PrepareTask(seed=2, use_device_memory=False),
     ):
         child.ask(order, 9.0, [])
-    client.prepare_slots(8)
+    client.prepare_slots(8, b"")
     client.fill_slots(8)
     draw = client.draw_from_slot(5, 3, ("mean",)).draw
     layout = client.expected_layout(draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -260,6 +261,28 @@ def test_slots_of_one_block_hold_draws_of_several_kinds(torch: ModuleType) -> No
     shifted: Any = memory.values()[1][0]
     assert float(shifted.min()) > 50
     assert torch.equal(before, memory.values()[3][0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["plain", "shifted"])
+def test_gigabytes_that_were_written_are_drawn_again_and_not_kept(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """A card that was full of slots had no room for one more copy when an output was compared."""
+    from actors.evaluator.children import slot_contents
+
+    monkeypatch.setattr(slot_contents, "LARGE_BYTES", 0)
+    monkeypatch.setattr(slot_contents, "LARGE_DRAW_BYTES_PER_S", 1e-9)
+    length = (1 << 20) + 11  # no other tensor has it
+    contents, memory = made(torch, lambda kind="": [torch.randn(length) + 9 * (kind == "shifted")])
+    assert not contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    contents.prepare_replacement(1, 2, kind)
+    contents.replace(memory)
+    kept = [each for each in gc.get_objects() if type(each) is torch.Tensor]
+    assert not [each for each in kept if each.untyped_storage().nbytes() == 4 * length]
+    assert not is_changed(contents, memory, 1)
+    shifted: Any = inputs_of(contents, 1)[0]
+    assert bool(shifted.mean() > 5) == (kind == "shifted")
 
 
 @pytest.mark.usefixtures("slow_draws")

@@ -9,7 +9,7 @@ import pytest
 
 from actors.evaluator.fastbuild.headers.cuda_header_tree import generate_cuda_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit, headers_of_torch
-from actors.evaluator.fastbuild.nvcc.nvcc_compile import write_cuda_headers
+from actors.evaluator.fastbuild.nvcc.nvcc_headers import write_cuda_headers
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 
 CONTEXT = "#include <ATen/cuda/CUDAContext.h>\n"

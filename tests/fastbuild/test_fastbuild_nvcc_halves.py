@@ -304,28 +304,30 @@ def test_an_error_that_no_body_changes_is_parsed_once(
 
 
 class _Stored:
-    """A snapshot whose parser says what a test gives it; "" for no error."""
+    """A snapshot without bodies: its parsers say what a test gives them, "" for no error."""
 
     declared = frozenset(["known"])
     written = ""
+    is_stripped = True
 
-    def __init__(self, says: str, *, is_stripped: bool) -> None:
-        self.says = says
-        self.is_stripped = is_stripped
+    def __init__(self, says: str, whole_says: str | None) -> None:
+        self.says = {False: says, True: whole_says}
 
     def preprocess(self, *_: object) -> bool:
         return True
 
-    def parse(self, *_: object) -> CompilerRun:
-        return CompilerRun(status=int(bool(self.says)), output=self.says, seconds=0.0)
+    def parse(self, given: HalfInput, _: Deadline, *, whole: bool) -> CompilerRun | None:
+        given.steps.output(given.half.parser).write_text(TEXT + "int mine;\n")
+        says = self.says[whole]
+        return None if says is None else CompilerRun(status=bool(says), output=says, seconds=0.0)
 
 
+@pytest.mark.parametrize("kind", ["host", "device"])
 @pytest.mark.parametrize(
     ("whole_says", "is_told_at_once"),
     [
         ("k.cu(1): error: of the whole text\n", True),
-        ("/x/a.h(1): error: of the whole text\n", False),
-        ("k.cu(1): error: a\n\n/x/a.h(1): error: of the whole text\n", False),
+        ("/x/a.h(1): error: of the whole text\n", True),
         ("", False),
         (None, False),
     ],
@@ -334,26 +336,68 @@ def test_an_error_after_headers_without_bodies_is_told_by_a_parser_of_the_whole_
     build: Callable[..., tuple[CudaCompilation, str]],
     notes: Path,
     monkeypatch: pytest.MonkeyPatch,
+    kind: str,
     whole_says: str | None,
     is_told_at_once: bool,
 ) -> None:
-    """What it accepts, or says of a header, or where there is none, the whole text is parsed."""
+    """What it accepts, or where it can't go on, the whole text is parsed."""
 
-    def find(_: Toolkit, given: HalfInput, *, for_errors: bool = False) -> _Stored | None:
-        if not for_errors:
-            return _Stored("k.cu(1): error: without bodies\n", is_stripped=True)
-        is_stored = given.half.kind == "host" and whole_says is not None
-        return _Stored(whole_says or "", is_stripped=False) if is_stored else None
+    def find(_: Toolkit, given: HalfInput) -> _Stored:
+        says = "k.cu(1): error: without bodies\n" if given.half.kind == kind else ""
+        return _Stored(says, whole_says)
 
     monkeypatch.setattr(PreambleSnapshot, "find", find)
     compiled, made = build("int mine;\n")
 
-    assert is_told_at_once == (compiled.failed == "cudafe++")
-    assert is_told_at_once == (not (notes / "cudafe++").exists())
+    parser = {"host": "cudafe++", "device": "cicc"}[kind]
+    assert is_told_at_once == (compiled.failed == parser)
+    assert is_told_at_once == (not (notes / parser).exists())
     assert is_told_at_once == (not made)
     if compiled.ran is not None and compiled.failed:
         assert compiled.ran.output == whole_says
         assert compiled.declared == {"known"}
+
+
+def test_an_error_that_no_body_changes_is_told_by_the_parser_without_bodies(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one would say the same a second later."""
+    says = 'k.cu(1): error: expected a ";"\n'
+    monkeypatch.setattr(PreambleSnapshot, "find", lambda *_: _Stored(says, "not asked"))
+    compiled, _ = build("int mine;\n")
+
+    assert compiled.ran is not None
+    assert compiled.ran.output == says
+    assert not (notes / "cudafe++").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "is_told_at_once"), [("/x/pybind11/pybind11.h", True), ("/x/a.h", False)]
+)
+def test_a_condition_on_a_modules_functions_is_told_by_the_devices_parser(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    is_told_at_once: bool,
+) -> None:
+    """Only g++ had its body: a wrong count of `py::arg` cost two parsers of the whole text."""
+    says = f'{file}(1): error: static assertion failed with "the count"\n'
+    monkeypatch.setattr(
+        PreambleSnapshot,
+        "find",
+        lambda _, given: _Stored("", says if given.half.kind == "device" else None),
+    )
+    monkeypatch.setenv("BROKEN", "copier")
+    monkeypatch.setenv("SAYS", f"{file}:1:2: error: static assertion failed: the count")
+    compiled, _ = build("int mine;\n")
+
+    assert compiled.ran is not None
+    assert is_told_at_once == (compiled.failed == "cicc")
+    assert is_told_at_once == (compiled.ran.output == says)
+    assert is_told_at_once == (not (notes / "cudafe++").exists())
 
 
 @pytest.mark.parametrize(

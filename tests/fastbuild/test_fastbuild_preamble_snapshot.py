@@ -15,7 +15,7 @@ import pytest
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc import preamble_snapshot
-from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import NvccHalf, split_preamble
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import (
@@ -143,7 +143,7 @@ def test_a_half_knows_the_names_of_its_headers(
 
 
 @pytest.mark.parametrize("strips", [False, True])
-def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
+def test_a_parser_without_bodies_has_one_with_them_beside_it(
     toolkit: Toolkit,
     given: HalfInput,
     tmp_path: Path,
@@ -151,7 +151,7 @@ def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
     *,
     strips: bool,
 ) -> None:
-    """It goes through all bodies at its end, which took longer than to read the headers."""
+    """It does not go through all bodies at its end, which takes long; the other tells errors."""
     seen: list[str] = []
     make = ParserImage.make
 
@@ -160,29 +160,29 @@ def test_a_parser_reads_bodies_only_where_kernels_may_need_them(
         return make(self, command, text, *rest)
 
     monkeypatch.setattr(ParserImage, "make", noted)
-    with (tmp_path / "include/stark/preamble.h").open("a") as file:
-        file.write("inline int with_body() { return 7; }\n")
+    preamble = tmp_path / "include/stark/preamble.h"
+    (tmp_path / "include/stark/common_end.h").write_text("int common_end;\n")
+    text = preamble.read_text() + "int body() { return 7; }\n#include <stark/common_end.h>\n"
+    preamble.write_text(text)
     subprocess.run(["/bin/sh", "-c", given.steps.commands["device text"]], check=True)
-    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, strips=strips)
+    stripped = text_up_to_end(given).replace("{ return 7; }", ";") if strips else ""
+    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, stripped=stripped)
     stored = PreambleSnapshot.find(toolkit, given)
     assert stored is not None
     assert strips == stored.is_stripped
-    assert strips == ("return 7" not in seen[0])
-    assert "with_body" in seen[0]
+    assert [False, True] if strips else [True] == ["return 7" in text for text in seen]
+    assert all("common_end;" in text for text in seen)
+    for whole in [False, True] if strips else [False]:
+        assert stored.preprocess(given, Deadline(60.0))
+        ran = stored.parse(given, Deadline(60.0), whole=whole)
+        assert ran is not None
+        assert ran.status == 0
 
 
-def test_the_snapshot_for_errors_has_all_bodies_beside_the_one_without(
-    toolkit: Toolkit, given: HalfInput, tmp_path: Path
-) -> None:
-    """Without bodies no error is believed, and two parsers read all headers again."""
-    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, strips=True)
-    store_preamble_snapshot(toolkit, given, Deadline(60.0), lambda: True, for_errors=True)
-    stored = PreambleSnapshot.find(toolkit, given)
-    whole = PreambleSnapshot.find(toolkit, given, for_errors=True)
-    assert stored is not None
-    assert whole is not None
-    assert stored.is_stripped
-    assert not whole.is_stripped
+def text_up_to_end(given: HalfInput) -> str:
+    parts = split_preamble(given.steps.output("device text").read_text())
+    assert parts is not None
+    return parts[0]
 
 
 def test_a_half_of_old_headers_makes_place_for_the_new_one(

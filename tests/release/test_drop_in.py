@@ -40,6 +40,16 @@ def test_kernels_run_for_the_judged_inputs(file: Any) -> None:
     assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
 
 
+def test_a_constructor_may_move_call_and_copy_its_module(tmp_path: Path) -> None:
+    """Before: "'ModelNew' object has no attribute '_kernel_guard'", and no winner was released."""
+    own = "self.to(memory_format=torch.channels_last); self.size = self(*get_inputs()).shape"
+    task = "import copy\n" + TASK.replace("self.eval()", f"self.eval(); {own}; copy.deepcopy(self)")
+    plain, winner, inputs = pair(drop_in(tmp_path, candidate(), task))
+    with torch.no_grad():
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
+
+
 def test_gradients_are_those_of_the_plain_module(file: Any) -> None:
     """In a network with a residual path all gradients equal those of the plain module."""
     plain, winner, (x, y) = pair(file)

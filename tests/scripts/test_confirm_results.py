@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from supervisor_sample import WINNER, Sample, correct, failed
@@ -256,3 +257,16 @@ def test_another_run_fills_what_one_run_lacks() -> None:
     assert (confirmed,) == joined_page(page, (confirmed,)).winners
     elsewhere = replace(confirmed, device="another card")
     assert (own,) == joined_page(page, (elsewhere,)).winners
+    open_row = ConfirmedWinner(task=RELU, state=ConfirmationState.OPEN, is_open=True)
+    assert (own,) == joined_page(replace(page, winners=(open_row,)), (own,)).winners
+
+
+def test_the_rows_of_an_earlier_page_are_joined(tmp_path: Path) -> None:
+    """The JSON of a page stands for its run, which need not be kept; winners it lacks are open."""
+    winners = [PublishedWinner(task=name, source=FASTER, figures=None) for name in (RELU, CONV)]
+    row = ConfirmedWinner(task=RELU, state=ConfirmationState.CONFIRMED, speedup=4.0, device="card")
+    page = tmp_path / "confirmed.json"
+    page.write_bytes(msgspec.json.encode([row]))
+    known, missing = confirm_results._rows_of(page, winners)
+    assert row == known
+    assert (CONV, ConfirmationState.OPEN, True) == (missing.task, missing.state, missing.is_open)

@@ -71,3 +71,23 @@ def test_a_problem_in_two_runs_is_refused(
     runs = [str(tmp_path / name) for name in ("one", "two")]
     assert 2 == rule_book_results.main([str(bench), *runs, "--out", str(tmp_path / "page.md")])
     assert f"{RELU} is in two of the runs" in capsys.readouterr().err
+
+
+def test_problems_of_an_earlier_page_stay(tmp_path: Path, bench: Path) -> None:
+    """New verdicts replace those of an earlier page's JSON, and its other rows are counted."""
+    first = Sample(tmp_path / "first", names=(RELU,), budget=1, nodes=((1, 0, correct(500.0)),))
+    first.add_task(OTHER, 1, ((1, 0, failed(Outcome.CRASHED, "illegal address", "check")),))
+    first.db.close()
+    settings_file.write(tmp_path / "first", replace(first.settings, tasks=(RELU, OTHER)))
+    old, new = tmp_path / "old.md", tmp_path / "new.md"
+    assert 0 == rule_book_results.main([str(bench), str(tmp_path / "first"), "--out", str(old)])
+    again = Sample(tmp_path / "again", names=(OTHER,), budget=1, nodes=((1, 0, correct(250.0)),))
+    again.db.close()
+    arguments = [str(bench), str(tmp_path / "again"), "--out", str(new)]
+    assert 0 == rule_book_results.main([*arguments, "--join", str(tmp_path / "old.json")])
+    page = new.read_text()
+    assert "crashed" not in page
+    assert "- 1 problems are of earlier runs:" in page
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()
+            if line.startswith("| ")]  # fmt: skip
+    assert ["1", "4", "3", "2", "2", "2", "2.83×", "1.68×", "3.00×", "4.00×"] in rows

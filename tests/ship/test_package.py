@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from package_samples import PLAIN_KERNELS, imported, package_of, winner_file
+from package_samples import COMPILED_KERNELS, PLAIN_KERNELS, imported, package_of, winner_file
 
 from actors.release.decomposition import drop_in_parts
 from actors.ship.kernel_sources import packaged
@@ -266,26 +266,56 @@ def test_torch_fx_records_a_module_that_takes_a_dataclass(tmp_path: Path) -> Non
     assert torch.equal(torch.fx.symbolic_trace(winner)(*inputs), plain(*inputs))
 
 
-def test_torch_fx_records_keyword_only_parameters(tmp_path: Path) -> None:
-    """Before: a TraceError, for torch.fx changed the winner's forward as if it had them.
-
-    A graph takes them as the original's does: by position.
-    """
-    task = RECORD_TASK.replace("pair, x)", "pair, x, *, scale=1.0)").replace("+ x", "+ x * scale")
+@pytest.mark.parametrize(
+    ("parameters", "result"),
+    [
+        ("pair, x, *, scale=1.0", "torch.sigmoid(pair.gate) * pair.up + x * scale"),
+        ("pair, *others", "torch.cat(others) + torch.sigmoid(pair.gate) * pair.up"),
+    ],
+)
+def test_torch_fx_records_the_originals_forward(
+    tmp_path: Path, parameters: str, result: str
+) -> None:
+    """Before: a TraceError with *args, for torch.fx changed the code of the winner's forward."""
+    task = RECORD_TASK.replace("pair, x)", f"{parameters})")
+    task = task.replace("torch.sigmoid(pair.gate) * pair.up + x", result)
     kernels = task.replace("class Model", "class ModelNew")
     made = package_files("pair", [of_file(winner_file(tmp_path, kernels, task))])
     with new_folder(tmp_path / "pair", made.files) as scratch:
         place(scratch, tmp_path / "pair")
     part = imported(tmp_path / "pair", "pair")
     plain, winner, inputs = pair(part)
-    graph, expected = torch.fx.symbolic_trace(winner), torch.fx.symbolic_trace(plain)
+    with pytest.warns(RuntimeWarning, match="torch.fx records plain operations"):
+        graph = torch.fx.symbolic_trace(winner)
+    expected = torch.fx.symbolic_trace(plain)
     assert torch.equal(graph(*inputs), plain(*inputs))
-    assert torch.equal(graph(*inputs, scale=2.0), plain(*inputs, scale=2.0))
     assert [*map(str, expected.graph.nodes)] == [*map(str, graph.graph.nodes)]
-    assert torch.equal(winner(*inputs), plain(*inputs))
+    assert torch.equal(part.ModelNew.forward(winner, *inputs), plain(*inputs))
     assert 1 == winner.kernel_stats()["kernel"]
-    with pytest.raises(TypeError):
-        winner(*inputs, 2.0)
+
+
+def test_torch_fx_records_a_subclass_and_a_model_with_a_winner(package: Any) -> None:
+    """A forward of the subclass is its own; a winner inside of a model is its original's."""
+
+    class Twice(package.ModelNew):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x, y)
+
+    plain, winner, inputs = pair(package)
+    twice = Twice(*package.get_init_inputs())
+    twice.load_state_dict(plain.state_dict())
+    assert torch.equal(torch.fx.symbolic_trace(twice)(*inputs), 2 * plain(*inputs))
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.winner = winner
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.relu(self.winner(x, y=y))  # type: ignore[no-any-return]
+
+    graph = torch.fx.symbolic_trace(Whole())
+    assert torch.equal(graph(*inputs), torch.relu(plain(*inputs)))
 
 
 def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> None:
@@ -464,6 +494,34 @@ def test_without_a_compiler_the_reason_says_what_is_missing(
     (native / "index.json").write_text(json.dumps({"libraries": {digest: record}}))
     with pytest.raises(RuntimeError, match=re.escape(f"{compiler}") + ".*built for another"):
         extensions.load_inline(**asked)
+
+
+def test_without_a_compiler_the_battery_tells_that_the_original_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: five checks of a right package failed in an environment without a compiler."""
+    monkeypatch.setenv("STARK_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = package_of(tmp_path, COMPILED_KERNELS)
+    part = imported(tmp_path / made.name, made.module)
+    root = part.__name__.rpartition(".")[0]
+    battery = importlib.import_module(f"{root}.battery")
+    rows = battery.run("gate", "cpu", ("values", "odd shapes", "operator", "threads"))
+    outcomes = {name: row["outcome"] for name, row in rows.items()}
+    no_kernels = dict.fromkeys(("values", "operator"), "not made")
+    assert {**no_kernels, "odd shapes": "passed", "threads": "passed"} == outcomes
+    assert rows["values"]["note"].startswith("the original runs, and is right: its kernels can't")
+    assert "no C++ compiler" in rows["values"]["note"]
+
+
+def test_kernels_that_raise_fail_the_battery(tmp_path: Path) -> None:
+    """The original runs then, too, but with a compiler that is a fault of the package."""
+    made = package_of(tmp_path, RIGHT.replace("x, y, weight", "raise ValueError; x, y, weight"))
+    part = imported(tmp_path / made.name, made.module)
+    battery = importlib.import_module(f"{part.__name__.rpartition('.')[0]}.battery")
+    row = battery.run("gate", "cpu", ("values",))["values"]
+    assert "failed" == row["outcome"]
+    assert "the kernels did not run: ['its kernels failed (ValueError" in row["note"]
 
 
 def test_a_cache_that_cant_be_written_is_named_with_what_to_set(

@@ -103,6 +103,23 @@ def test_with_more_limits_only_what_failed_is_tried_again(
     assert ["compile", "threads"] == held["original_runs_in"]
 
 
+def test_kernels_that_no_compiler_could_build_are_not_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The original ran in their place, and was right; the judged device is here, so say why."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    row = battery_process.CheckResult(outcome="not made", note="the original runs: no compiler")
+    made = battery_process.CheckResult(outcome="passed")
+    rows = {"values": row, "threads": made}
+    found = battery_process.BatteryResults(where={}, parts={"gate": rows})
+    monkeypatch.setattr(battery_process, "run", lambda *_, **__: found)
+    monkeypatch.chdir(tmp_path)
+    assert 1 == main(["gate.py", "--name", "g"])
+    said = "nothing was written, for no kernel ran: gate: the original runs: no compiler"
+    assert f"ship: {said}\n" == capsys.readouterr().err
+    assert ["gate.py"] == [path.name for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_the_line_that_refuses_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,7 +109,23 @@ def test_a_file_tells_its_task_and_figures_and_the_original_is_without_them(tmp_
     assert ("level1_6_Gate_", TASK.rstrip()) == (winner.name, winner.parts.task)
     assert HEADER.strip() == winner.origin["header"]
     assert "level1-6-gate" == name_of(winner)
-    assert "kernels-3d" == name_of(msgspec.structs.replace(winner, name="3d"))
+    for task, name in (("3d", "kernels-3d"), ("class", "kernels-class"), ("json", "kernels-json")):
+        assert name == name_of(msgspec.structs.replace(winner, name=task))
+
+
+@pytest.mark.parametrize("task", ["1_Square_matrix", "None", "battery", "müll 2", "-"])
+def test_any_tasks_name_is_a_folder_that_python_imports(tmp_path: Path, task: str) -> None:
+    """Before: "invalid decimal literal" for 1_square.py, and a SyntaxError for None.py."""
+    winner = of_file(winner_file(tmp_path, PLAIN_KERNELS.format(scale=1)))
+    named = [msgspec.structs.replace(winner, name=name) for name in (task, "other")]
+    made = package_files("gate", named)
+    for path, text in made.files.items():
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+    part = next(iter(made.parts))
+    assert part.isidentifier()
+    assert f"gate/{part}/drop_in.py" in made.files
+    assert all(space.isascii() for space in made.namespaces.values())
 
 
 @pytest.mark.parametrize("limits", [LIMITS, tuple({*LIMITS} - {"second instance"})])

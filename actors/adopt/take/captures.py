@@ -7,9 +7,10 @@ allowed.  No other file of this project holds a recorded value.
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -68,6 +69,11 @@ class CaptureWriter:
         size = self._folder.write_file(name, functools.partial(_save, content), 0o600)
         self.bytes += size
         return name, size
+
+    def discard(self, group: str, captures: Sequence[CaptureSet]) -> None:
+        """Remove a group's recorded calls: it is no task, and others may use the bytes."""
+        shutil.rmtree(self._folder.path / FOLDER / group, ignore_errors=True)
+        self.bytes -= sum(capture.size for capture in captures)
 
 
 def _save(content: dict[str, Any], file: BinaryIO) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from actors.adopt.look.look import Look, each_step, opened_model, rounds_of, steps_of
 from actors.adopt.look.site_groups import SiteGroup, chosen_paths
+from actors.adopt.model.call_layouts import unsupported
 from actors.adopt.model.call_recorder import ModuleCalls, recorded_calls
 from actors.adopt.model.model_file import Batch, ModelFile, device_of
 from actors.adopt.model.model_state import KeptState, repeatable
@@ -296,7 +297,15 @@ class _TakeStage:
         ) as calls:
             for _ in range(self._rounds):
                 self._steps.run()
-        wanted = {group.name: costly_kinds(calls[group.name]) for group in groups}
+        wanted = {
+            group.name: [
+                # Whole caches would be stored with a call, which is no task whatever it records.
+                each
+                for each in costly_kinds(calls[group.name])
+                if not unsupported(each.kind.layout)
+            ]
+            for group in groups
+        }
         shares, is_whole = capture_shares(wanted, self._rounds, self._writer.room)
         self._writer.is_full |= not is_whole
         recorded = {group.name: (group.sites, shares[group.name]) for group in groups}
@@ -309,6 +318,7 @@ class _TakeStage:
             except UntranslatableError as error:
                 self._refuse(group, str(error))
                 refused.append(group)
+                self._writer.discard(group.name, sets[group.name])  # its parts need the room
                 say(f"not taken: {group.name} ({group.class_name} ×{len(group.sites)}): {error}")
                 continue
             self._tasks.append(task)

@@ -67,6 +67,11 @@ class Card(Value, frozen=True, kw_only=True):
     code: str
 
     @property
+    def words(self) -> str:
+        """What stands before the code: sizes, limits, what goes wrong."""
+        return self.text.partition("```")[0].strip()
+
+    @property
     def whole_code(self) -> str:
         """The code that compiles: that of the needed card, then its own."""
         return self.needed_code + self.code

@@ -33,21 +33,21 @@ from actors.agents.cards.card import (
 from actors.agents.cards.operation_times import by_time
 from actors.agents.cards.task_operations import longest_row, task_operations
 from actors.agents.cards.techniques import techniques_in
+from protocol.fact_lines import attainable_parts
 from protocol.values import Backend, Device, Reference, Task
 
-SPLIT_PRODUCT_GAIN = 4.0  # three bfloat16 products beside one in float32, on an H100
 LAUNCH_BOUND = ("launch", "latency")
 FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
 SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
 INTRODUCTION = (
-    "This code compiles for this device and was right in a test. "
+    "This code was right in a test on the device that its measurement names, beside torch there. "
     "Take, change or leave it: the judge's measurement decides."
 )
 
 OUTLINE_INTRODUCTION = (
-    "Their code compiles for this device and gave right results in a test (measured beside torch). "
+    "Their code was right in a test on the device that its measurement names, beside torch there. "
     "The coder sees the code of those whose title, or instruction, your advice names."
 )
 
@@ -131,15 +131,8 @@ def _added(
 
 
 def floor_bottleneck(reference: Reference) -> str:
-    """Return what the task's least time consists of, by the judge's facts; "" if not measured.
-
-    Split products do a float32 product's operations in a part of the time at its own rate.
-    """
-    floor = reference.facts.floor if reference.facts is not None else None
-    parts = dict(floor.parts) if floor is not None else {}
-    is_split = reference.device.kind == "cuda" and "float32[" in reference.inputs
-    if "operations" in parts and is_split:
-        parts["operations"] /= SPLIT_PRODUCT_GAIN
+    """Return what the task's least time consists of, by the judge's facts; "" if not measured."""
+    parts = attainable_parts(reference.facts)
     return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 
 
@@ -154,11 +147,11 @@ def card_lines(cards: Iterable[Card]) -> list[str]:
 
 
 def card_outlines(cards: Iterable[Card]) -> list[str]:
-    """Return the section that tells a planner of cards, without their code; [] for none."""
+    """Return the section that tells a planner of cards by their words, without their code."""
     lines = []
     for card in cards:
         measured = "" if card.effect == NOT_MEASURED else f" ({card.effect})"
-        lines.append(f"- {card.title}{measured}")
+        lines.append(f"- {card.title}{measured}. {' '.join(card.words.split())}")
     return [HEADING, "", OUTLINE_INTRODUCTION, "", *lines] if lines else []
 
 

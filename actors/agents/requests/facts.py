@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from actors.agents.requests.rules import has_products
 from protocol.cases import reference_case_lines, result_case_lines
 from protocol.fact_lines import (
+    attainable_parts,
     idle_us,
-    split_products_us,
     task_fact_lines,
     verdict_fact_lines,
 )
@@ -182,14 +182,7 @@ def item(line: str) -> str:
 
 def attainable_us(reference: Reference) -> float | None:
     """Return the least time where float32 products may be split; None where it is not known."""
-    facts = reference.facts
-    if facts is None or facts.floor is None:
-        return None
-    parts = dict(facts.floor.parts)
-    split = split_products_us(facts)
-    if split is not None and "operations" in parts:
-        parts["operations"] = min(split, parts["operations"])
-    return max(parts.values(), default=None)
+    return max(attainable_parts(reference.facts).values(), default=None)
 
 
 def least_us(reference: Reference) -> float | None:

@@ -23,7 +23,7 @@ NOISE_SEED = 0x5851F42D4C957F2D
 def vary(inputs: object, kind: InputKind, seed: int) -> object:
     """Return `inputs` (nested tensors) with other values wherever values may be varied."""
     if isinstance(inputs, torch.Tensor):
-        return _tensor(inputs, kind, seed) if _is_free(inputs) else inputs
+        return _as_strided_like(inputs, _tensor(inputs, kind, seed)) if _is_free(inputs) else inputs
     if records.record_kind(inputs) is not None:
         fields = enumerate(records.field_values(inputs))
         return records.like(inputs, [vary(each, kind, seed + number) for number, each in fields])
@@ -33,6 +33,13 @@ def vary(inputs: object, kind: InputKind, seed: int) -> object:
         items = [vary(item, kind, seed + number) for number, item in enumerate(inputs)]
         return items if isinstance(inputs, list) else tuple(items)
     return inputs
+
+
+def _as_strided_like(x: torch.Tensor, varied: torch.Tensor) -> torch.Tensor:
+    """Return `varied` in the strides of `x`: a candidate may rely on those that the task draws."""
+    if varied.stride() == x.stride() or 0 in x.stride():  # elements of an expanded one share memory
+        return varied
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(varied)
 
 
 def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:

@@ -252,6 +252,7 @@ class Runner:
         self._arena, self._outputs, self._handed_over = arena, [], []
         # What earlier calls took stays with torch's own pool, which timed calls no longer use.
         torch.cuda.empty_cache()
+        arena.reclaim()  # takes memory for that now
         return ArenaUsed(begin=arena.begin)
 
     # --- calls and outputs -------------------------------------------------------------------

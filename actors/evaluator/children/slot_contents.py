@@ -181,15 +181,17 @@ class SlotContents:
         self._draws: list[list[torch.Tensor]] = []  # the bytes of each tensor, of two draws
         self._seed = 0  # of the draws in the slots, where each has its own
         self._oldest = 0
-        self._replaced: dict[int, list[torch.Tensor]] = {}  # new contents, by slot
+        self._new: dict[int, list[torch.Tensor]] = {}  # new contents, by slot
+        self._replaced: dict[int, Callable[[], list[torch.Tensor]]] = {}  # the same, made again
 
     def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
         """Find out which tensors can be mixed, and whether the task works on the mix."""
         first = self._flat_draw(seed)
-        size = slot_bytes(self.layout)
-        if size > LARGE_BYTES and self.draw_s < size / LARGE_DRAW_BYTES_PER_S:
+        if self._is_drawn_fast():
             return False
         second = self._flat_draw(seed + MAX_DRAWS)
+        if self._is_drawn_fast():  # the first may have waited for memory
+            return False
         leaves = [leaf for leaf in tensor_leaves(self.layout)]
         begins = offsets(self.layout, SLOT_ALIGNMENT)
         self._tensors = []
@@ -204,6 +206,11 @@ class SlotContents:
             self.values(self._tried(first, second))
         )
         return self.is_mixing
+
+    def _is_drawn_fast(self) -> bool:
+        """Whether the last draw was so large and fast that slots need no mixing."""
+        size = slot_bytes(self.layout)
+        return size > LARGE_BYTES and self.draw_s < size / LARGE_DRAW_BYTES_PER_S
 
     def _has_values_again(self) -> bool:
         """Whether calls would share values of which a candidate could keep what it computes.
@@ -244,7 +251,7 @@ class SlotContents:
 
     def fill(self, memory: SlotMemory, count: int, seed: int) -> None:
         """Write fresh inputs into the first `count` slots."""
-        self._seed, self._replaced = seed, {}
+        self._seed, self._new, self._replaced = seed, {}, {}
         if not self.is_mixing:
             for slot in range(count):
                 memory.write(slot, self._flat_draw(self._seed + slot * MAX_DRAWS))
@@ -262,30 +269,38 @@ class SlotContents:
 
         A draw of another kind is left out if it has not the layout of the slots.
         """
+        drawn = self._new_draw(seed, kind)
+        if drawn is None:
+            return
+        self._new[slot] = drawn
+        if self.is_mixing:  # it may draw something else the next time
+            self._replaced[slot] = lambda: [each.clone() for each in drawn]
+        else:  # slots are drawn again as well, and gigabytes are not kept
+            self._replaced[slot] = lambda: self._new_draw(seed, kind) or []
+
+    def _new_draw(self, seed: int, kind: InputKind) -> list[torch.Tensor] | None:
+        """Return the bytes of each tensor; None if a draw of this kind has another layout."""
         if kind != "plain":
             drawn = self._draw(seed, kind)
-            if tensor_bytes.layout_of(drawn) == self.layout:
-                tensors = tensor_bytes.tensors_in(drawn)
-                self._replaced[slot] = [tensor_bytes.flat_bytes(each) for each in tensors]
-        elif not self.is_mixing:
-            self._replaced[slot] = self._flat_draw(seed)
-        else:
-            leaves = tensor_leaves(self.layout)
-            self._replaced[slot] = [
-                _half_of_each(one, other, leaf) if tensor.is_mixed else one
-                for tensor, leaf, one, other in zip(
-                    self._tensors, leaves, *self._draws, strict=True
-                )
-            ]
+            if tensor_bytes.layout_of(drawn) != self.layout:
+                return None
+            return [tensor_bytes.flat_bytes(each) for each in tensor_bytes.tensors_in(drawn)]
+        if not self.is_mixing:
+            return self._flat_draw(seed)
+        leaves = tensor_leaves(self.layout)
+        return [
+            _half_of_each(one, other, leaf) if tensor.is_mixed else one
+            for tensor, leaf, one, other in zip(self._tensors, leaves, *self._draws, strict=True)
+        ]
 
     def replace(self, memory: SlotMemory) -> None:
-        """Write the contents that were prepared into their slots."""
-        for slot, raws in self._replaced.items():
-            memory.write(slot, raws)
+        """Write the contents that were prepared into their slots; they take no memory any more."""
+        while self._new:
+            memory.write(*self._new.popitem())
 
     def restore(self, memory: SlotMemory) -> None:
         """Write what these slots held before, which is what they are compared with from now on."""
-        slots, self._replaced = list(self._replaced), {}
+        slots, self._new, self._replaced = list(self._replaced), {}, {}
         for slot in slots:
             memory.write(slot, self.written(slot))
 
@@ -307,7 +322,7 @@ class SlotContents:
     def written(self, slot: int) -> list[torch.Tensor]:
         """Return a copy of the bytes that were last written into a slot, tensor by tensor."""
         if slot in self._replaced:
-            return [each.clone() for each in self._replaced[slot]]
+            return self._replaced[slot]()
         if not self.is_mixing:
             return self._flat_draw(self._seed + slot * MAX_DRAWS)
         return [

@@ -47,6 +47,7 @@ class TimingMemory:
         self._slots: SlotMemory | None = None
         self._arena: cuda_vmm.Mapping | None = None
         self._tick: torch.Tensor | None = None
+        self._program = b""  # decides inputs on a card
 
     def try_mixing(self, seed: int) -> InputKindResult:
         """Find out whether slots can be filled with mixed draws."""
@@ -61,11 +62,10 @@ class TimingMemory:
         self.contents.prepare(secrets.randbits(62))
         descriptor = self._allocate(order.count * slot_bytes(self._inputs))
         self._slots = SlotMemory(descriptor, self._inputs, order.count)
+        if self._slots.is_on_card:  # compiling takes some tenths of a second
+            self._program = order.program or decision_kernel.program()
         draw_s = 0.0 if self.contents.is_mixing else self.contents.draw_s
-        return SlotsPrepared(draw_s=draw_s, program=self._program()), [descriptor]
-
-    def _program(self) -> bytes:
-        return decision_kernel.program() if self.slots.is_on_card else b""
+        return SlotsPrepared(draw_s=draw_s, program=self._program), [descriptor]
 
     @property
     def slots(self) -> SlotMemory:
@@ -112,7 +112,7 @@ class TimingMemory:
         """Return a copy of a slot's inputs as the output `before` decides them."""
         draws = self.contents.written(order.slot), self.contents.written(order.other)
         raws = dependent_inputs.chosen(
-            self._inputs, draws, before, self._program(), is_whole=order.is_whole
+            self._inputs, draws, before, self._program, is_whole=order.is_whole
         )
         return self.contents.values(raws)
 

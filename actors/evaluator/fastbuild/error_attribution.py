@@ -16,7 +16,11 @@ from actors.evaluator.fastbuild.headers.declared_names import names_declared_by
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit, headers_of_torch
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
-from actors.evaluator.fastbuild.request.compiler_errors import COMPILER_ERROR, text_of
+from actors.evaluator.fastbuild.request.compiler_errors import (
+    COMPILER_ERROR,
+    is_of_module,
+    text_of,
+)
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
 from protocol.values import Value
 
@@ -31,14 +35,6 @@ _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
 # What the author of a program says there: words, and no names.
 _OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
 _REPEATED = re.compile(r"\n[^\n]*\n *\^(?=\n|\Z)")  # the candidate's line, its macros replaced
-# Conditions on a module's functions and on what is said of their arguments, and those on the types
-# of a registered operator.  Those in pybind11's casters depend on types that the light headers may
-# know too few of.
-_ASSERTED = "static assertion failed"
-_MODULE_HEADER = re.compile(
-    r"/pybind11/(?:pybind11|attr)\.h$"
-    r"|/ATen/core/(?:op_registration/infer_schema|boxing/impl/make_boxed_from_unboxed_functor)\.h$"
-)
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -158,8 +154,7 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
         if found["line"]:
             message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
         return _ReportedLine(text=text, line=int(found["line"] or found["edg"]), message=message)
-    is_of_module = bool(_MODULE_HEADER.search(found["file"])) and message.startswith(_ASSERTED)
-    if _is_of_torch(found["file"], toolkit) and not is_of_module:
+    if _is_of_torch(found["file"], toolkit) and not is_of_module(found):
         return None
     if found["line"]:
         before = failure.output[: found.start()]
@@ -176,7 +171,7 @@ def _reported_line(failure: CompilerFailure, toolkit: Toolkit) -> _ReportedLine 
         line=own[-1][1],
         message=message,
         is_in_library=True,
-        is_of_module=is_of_module,
+        is_of_module=is_of_module(found),
     )
 
 

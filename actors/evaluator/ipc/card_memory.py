@@ -20,6 +20,7 @@ ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES = 1 << 27, 1 << 30
 REHEARSAL_SLOTS = 4  # stay mapped when more are prepared
 SLOT_SHARE = 0.5  # of the free memory, for the inputs and outputs of a block
 OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
+MIXED_DRAWS = 3  # that slots are mixed of, and the contents of one that was written anew
 
 
 class TaskBytes(Value, frozen=True, kw_only=True):
@@ -30,6 +31,7 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     parameters: int = 0
     working: int = 0  # what a call of the task allocates besides its outputs, at its worst moment
     has_double: bool = False  # whether outputs are compared with float64, too
+    is_mixed: bool = False  # whether slots are filled from two draws, which are kept
 
     def fits_double(self, free: int) -> bool:
         """Whether a card with so many free bytes has room for float64 copies, too."""
@@ -94,7 +96,7 @@ class TaskBytes(Value, frozen=True, kw_only=True):
         output, the expected one and its clone; with float64 as in a check.
         """
         earlier = REHEARSAL_SLOTS if calls > REHEARSAL_SLOTS else 0
-        slots = (calls + earlier) * self.inputs + self._all_calls
+        slots = (calls + earlier + MIXED_DRAWS * self.is_mixed) * self.inputs + self._all_calls
         inputs, outputs = (4, 5) if self.has_double else (1, 3)
         compared = inputs * self.inputs + outputs * self.outputs
         return slots + compared + (calls + 1) * self.outputs + arena_bytes(self.outputs, calls)

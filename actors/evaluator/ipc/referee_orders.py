@@ -169,6 +169,7 @@ class PrepareSlots(Order, frozen=True, kw_only=True):
     """Allocate input slots that every side maps.  Earlier ones are given up."""
 
     count: int
+    program: bytes = b""  # that an earlier referee compiled; empty: compile it
 
 
 class SlotsPrepared(Order, frozen=True, kw_only=True):

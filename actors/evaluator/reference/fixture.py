@@ -95,6 +95,7 @@ class ReferenceFixture:
         self.runner: ChildClient[FromRunner]
         self.freezer = ProcessFreezer(set())
         self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
+        self._is_mixing = False  # slots are filled from two draws
         self.best_us = math.inf  # the least that a call of the reference took so far
         # Bytes of a card that other tasks' fixtures hold at most.  Those that were there before it
         # are counted in the free bytes, too: blocks are rather too short than too long.
@@ -118,6 +119,7 @@ class ReferenceFixture:
             outputs=total_bytes(facts.outputs),
             working=facts.working_bytes,
             has_double=facts.has_double,
+            is_mixed=self._is_mixing,
         )
 
     @property
@@ -285,7 +287,9 @@ class ReferenceFixture:
             answer = self._referee_child.ask(order, self._order_limit_s)
             if not isinstance(answer, ChildFailure):
                 is_accepted = isinstance(answer[0], InputKindResult) and answer[0].accepted
-                if is_accepted and tried is not None:
+                if tried is None:
+                    self._is_mixing = is_accepted
+                elif is_accepted:
                     self.input_kinds.append(tried)
                 continue
             # A device-side assertion ends a CUDA context: start again, and try nothing else.

@@ -150,9 +150,12 @@ class RefereeClient:
 
     # --- timed blocks ------------------------------------------------------------------------
 
-    def prepare_slots(self, count: int) -> tuple[SlotsPrepared, int]:
-        """Allocate input slots; the caller closes the descriptor of their memory."""
-        prepared, carried = self._ask(PrepareSlots(count=count))
+    def prepare_slots(self, count: int, program: bytes) -> tuple[SlotsPrepared, int]:
+        """Allocate input slots; the caller closes the descriptor of their memory.
+
+        `program`: what an earlier referee of this device has returned with its slots; else empty.
+        """
+        prepared, carried = self._ask(PrepareSlots(count=count, program=program))
         if not isinstance(prepared, SlotsPrepared):
             raise self._failure(prepared)
         return prepared, carried[0]

@@ -76,6 +76,7 @@ class ZygoteClient:
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.ready = ZygoteReady()
         self.stages = StageSeconds()  # of all that is done with its children
+        self.decision_program = b""  # that a referee compiled for this card, for the next ones
         self._last: ChildClient[Any] | None = None
         self._min_level = min_level  # the lowest sandbox level that is accepted
         self._hide = hide  # folders that must look empty to children

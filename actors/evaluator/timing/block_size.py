@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Side
+from actors.evaluator.timing.timing_statistics import SIDES, Side
 
 
 class BlockSize:
     """The calls of both sides' blocks.
 
-    Each side has a number of its own: otherwise a candidate that is a hundred times as fast would
-    have the reference work for a hundred blocks.
+    Sides whose calls take about as long have the same number: then whatever blocks take besides
+    their calls is the same share of both.  Else each has a number of its own: otherwise a candidate
+    that is a hundred times as fast would have the reference work for a hundred blocks.
     """
 
     def __init__(self, *, most: int, block_s: float, time_s: float) -> None:
@@ -48,4 +49,6 @@ class BlockSize:
         is_too_short = planned > POLICY.max_stretch * calls
         if is_too_short or POLICY.max_stretch * planned < calls:
             self._calls[side] = planned
+            if self.largest <= POLICY.max_stretch * min(self._calls.values()):
+                self._calls = dict.fromkeys(SIDES, self.largest)
         return is_too_short

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import median
 
 from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.sides import Sides
@@ -21,27 +22,74 @@ from actors.evaluator.timing.timing_statistics import Side
 class DependentCalls:
     """The blocks of one candidate whose inputs follow from outputs."""
 
-    def __init__(self, transfer: SlotTransfer, sides: Sides, ratio: float) -> None:
-        """`ratio`: to what a call takes as a rule; one that takes more is too slow."""
+    def __init__(
+        self, transfer: SlotTransfer, sides: Sides, ratio: float, *, is_suspected: bool = False
+    ) -> None:
+        """`ratio`: to what a call takes as a rule; one that takes more is too slow.
+
+        `is_suspected`: another process of the candidate was accused of this.
+        """
         self._transfer = transfer
         self._ratio = ratio
+        self._is_suspected = is_suspected
         self.ratios: list[float] = []  # of each look
+        self._pairs: list[float] = []  # the same, beside the group before it
+        self._tries = 0  # of such pairs
         self._sides = sides
         self._is_warm = False  # both sides have prepared what such a block needs
         self._least_s: dict[int, float] = {}  # what deciding took at least, by calls
 
-    def require_as_fast(self, calls: int, usual_s: Mapping[Side, float]) -> None:
+    @property
+    def is_undecided(self) -> bool:
+        """Whether further groups are needed to say whether a suspected candidate is too slow."""
+        is_short = len(self._pairs) < POLICY.dependent_tries
+        return 0 < self._tries < POLICY.most_dependent_tries and is_short
+
+    def look(
+        self, calls: int, usual_s: Mapping[Side, float], group_s: Mapping[Side, float]
+    ) -> None:
         """Accuse the candidate if its calls take longer one after the other.
 
-        `calls`: of its usual blocks; `usual_s`: what a call of each side takes in usual blocks.
+        `calls`: of its usual blocks; `usual_s`, `group_s`: what a call of each side takes in usual
+        blocks, and took in the last group.
+        """
+        count = min(calls, self._transfer.dependent_calls)
+        if count < 2:  # one that decides, and one that is decided
+            return
+        if self._is_suspected:
+            self._look_beside(count, group_s)
+        elif usual_s["candidate"] < usual_s["reference"]:  # else it has gained nothing
+            self._require_as_fast(count, usual_s)
+
+    def _look_beside(self, count: int, group_s: Mapping[Side, float]) -> None:
+        """Compare a block of each side with the group before it; the median of all such decides.
+
+        A host may be half as fast for a second as before, and calls that wait for it alone are as
+        much slower, whatever the reference's wait for.
+        """
+        deciding_s = self._deciding_s(count)
+        candidate_s, reference_s = (
+            self._call_s("candidate", count),
+            self._call_s("reference", count),
+        )
+        self._tries += 1
+        if reference_s - deciding_s > self._ratio * group_s["reference"]:
+            return  # that is the machine
+        more_s = reference_s - group_s["reference"]
+        self._pairs.append((candidate_s - max(deciding_s, more_s)) / group_s["candidate"])
+        if len(self._pairs) >= POLICY.dependent_tries:
+            slowdown = median(self._pairs)
+            self._require_within(slowdown * group_s["candidate"], group_s["candidate"])
+            self._told(slowdown)
+
+    def _require_as_fast(self, count: int, usual_s: Mapping[Side, float]) -> None:
+        """Accuse the candidate if all of some blocks are too slow.
+
         Only blocks count beside which the reference's own calls take no longer than usual: else
         that is the machine.  One block of the candidate that is as fast as usual clears it.  What
         is taken off for deciding is what that takes (`_deciding_s`), or what it adds to the calls
         of the reference, if that is more.
         """
-        count = min(calls, self._transfer.dependent_calls)
-        if count < 2:  # one that decides, and one that is decided
-            return
         deciding_s = self._deciding_s(count)
         longest_s = {side: self._ratio * usual_s[side] for side in usual_s}
         least_s = more_s = math.inf  # a call of the candidate; one of the reference, beyond usual
@@ -50,7 +98,7 @@ class DependentCalls:
             least_s = min(least_s, self._call_s("candidate", count))
             if least_s - deciding_s <= longest_s["candidate"]:
                 if least_s > deciding_s:  # else deciding takes longer than a call, and hides it
-                    self._told(least_s - deciding_s, usual_s["candidate"])
+                    self._told((least_s - deciding_s) / usual_s["candidate"])
                 return
             reference_s = self._call_s("reference", count)
             counted += reference_s - deciding_s <= longest_s["reference"]
@@ -60,19 +108,21 @@ class DependentCalls:
         else:
             return
         call_s = least_s - max(deciding_s, more_s)
-        if call_s > longest_s["candidate"]:
+        self._require_within(call_s, usual_s["candidate"])
+        self._told(call_s / usual_s["candidate"])
+
+    def _require_within(self, call_s: float, usual_s: float) -> None:
+        if call_s > self._ratio * usual_s:
             self._sides.accuse(
                 Accusation.CALLS_COMPUTED_TOGETHER,
-                f"a call takes {usual_s['candidate'] * 1e6:.4g} µs, but {call_s * 1e6:.4g} µs "
-                "where its inputs follow from the output of the call before: it computes calls of "
-                "a block together",
+                f"a call takes {usual_s * 1e6:.4g} µs, but {call_s * 1e6:.4g} µs where its inputs "
+                "follow from the output of the call before: it computes calls of a block together",
             )
-        self._told(call_s, usual_s["candidate"])
 
-    def _told(self, call_s: float, usual_s: float) -> None:
+    def _told(self, ratio: float) -> None:
         """Note that a look has said something of the candidate."""
         self._transfer.tried.add(Accusation.CALLS_COMPUTED_TOGETHER)
-        self.ratios.append(call_s / usual_s)
+        self.ratios.append(ratio)
 
     def _call_s(self, side: Side, count: int) -> float:
         """Return what a call takes in such a block, with deciding its inputs."""

@@ -4,16 +4,21 @@ That is measured on the trusted reference runner: by empty blocks, which have th
 many outputs to hand over, and by the reference's own clock in its blocks, since a process needs
 more time to begin and to answer when it has worked.  Between its answer and the end of the
 hand-over a side has nothing to compute.  What its hand-over takes beyond those of empty blocks and
-of the reference's own counts as calls.  Pure.
+of the reference's own counts as calls.
+
+What is kept from one group of blocks to the next is the same for both sides.  Otherwise all groups
+would be off by as much in one direction, and their spread, which the interval is made of, would
+say nothing of it.  Pure.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+from collections.abc import Sequence
+from statistics import median, median_low
 
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import SIDES, Side
+from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Value
 
 LEAST_US = 1e-3  # what a block less an empty one never goes below
@@ -37,25 +42,25 @@ class TimedWindow(Value, frozen=True, kw_only=True):
 class EmptyBlocks:
     """The last empty blocks with as many outputs as a side's blocks have."""
 
-    def __init__(self) -> None:
-        self._windows: deque[TimedWindow] = deque(maxlen=POLICY.empty_blocks)
+    def __init__(self, blocks_s: deque[float] | None = None) -> None:
+        """`blocks_s`: what empty blocks took that have other numbers of outputs, too."""
+        self._blocks_s = _last_empty() if blocks_s is None else blocks_s
+        self._hand_overs_s = _last_empty()
 
     def add(self, window: TimedWindow) -> None:
         """Add a new one; the oldest goes."""
-        self._windows.append(window)
-
-    def __len__(self) -> int:
-        return len(self._windows)
+        self._blocks_s.append(window.block_s)
+        self._hand_overs_s.append(window.hand_over_s)
 
     @property
     def block_s(self) -> float:
-        """What a block takes without calls."""
-        return median(each.block_s for each in self._windows)
+        """What a block takes without calls, whatever the number of its outputs."""
+        return median(self._blocks_s)
 
     @property
     def hand_over_s(self) -> float:
         """What its hand-over takes."""
-        return median(each.hand_over_s for each in self._windows)
+        return median(self._hand_overs_s)
 
     def net_us(
         self,
@@ -67,13 +72,18 @@ class EmptyBlocks:
         """Return the microseconds of each of the calls in a window.
 
         `besides`: what blocks of the reference take besides their calls, beyond empty ones.
-        `usual_hand_over_s`: of this side's last blocks; one may be late by chance, but not most.
+        `usual_hand_over_s`: of this side's blocks in the group; one may be late by chance, but not
+        most.
         """
-        longest_s = max(each.hand_over_s for each in self._windows)
+        longest_s = max(self._hand_overs_s)
         single_s, usual_s = besides.allowed_s(self.hand_over_s, longest_s, calls)
         late_s = max(0.0, window.hand_over_s - single_s, usual_hand_over_s - usual_s)
         calls_s = window.block_s - besides.besides_s(self.block_s)
         return max(LEAST_US, (calls_s + late_s) * 1e6 / calls)
+
+
+def _last_empty() -> deque[float]:
+    return deque(maxlen=POLICY.empty_blocks)
 
 
 class ReferenceBlocks:
@@ -131,12 +141,11 @@ class BlockTimes:
 
     def __init__(self, *, on_host: bool) -> None:
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
+        self._empty_s = _last_empty()  # of all of them
         self._reference = ReferenceBlocks(
             POLICY.least_clocked_calls if on_host else POLICY.gpu_least_clocked_calls
         )
-        self._last: dict[Side, deque[TimedWindow]] = {
-            side: deque(maxlen=POLICY.reference_blocks) for side in SIDES
-        }
+        self._candidate_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
 
     def has_empty(self, calls: int) -> bool:
         """Whether it is known what a block of so many calls takes without them."""
@@ -144,30 +153,32 @@ class BlockTimes:
 
     def add_empty(self, window: TimedWindow, calls: int) -> None:
         """Add an empty block, which handed over as many outputs."""
-        self._empty.setdefault(calls, EmptyBlocks()).add(window)
+        self._empty.setdefault(calls, EmptyBlocks(self._empty_s)).add(window)
 
     def add(self, side: Side, window: TimedWindow, calls: int) -> None:
         """Add a block of a side; the reference's say what blocks take besides their calls."""
-        self._last[side].append(window)
         if side == "reference":
             self._reference.add(window, calls, self._empty[calls])
+        else:
+            self._candidate_s.append(window.block_s)
 
-    def forget(self, side: Side) -> None:
-        """Forget a side's blocks: its next ones have other calls, or no candidate beside them."""
-        self._last[side].clear()
+    def forget_candidate(self) -> None:
+        """Forget the candidate's blocks: its next ones have other calls."""
+        self._candidate_s.clear()
 
     @property
     def candidate_block_s(self) -> float:
         """What the quickest of the candidate's last blocks took."""
-        return min(window.block_s for window in self._last["candidate"])
+        return min(self._candidate_s)
 
-    def net_us(self, side: Side, window: TimedWindow, calls: int) -> float:
-        """Return the microseconds of each of the calls in a window.
+    def net_us(self, windows: Sequence[TimedWindow], calls: int) -> list[float]:
+        """Return the microseconds of each of the calls in a side's blocks of one group.
 
         Both sides by the same rule: beside another program on a card hand-overs of both end
         milliseconds later, and on the candidate's figure alone that made modules 0.8 times as fast
         as themselves.  Work that a candidate leaves on the card delays the reference's, but not
-        when it is timed alone.
+        when it is timed alone.  The usual hand-over is that of these blocks, not of earlier ones.
         """
-        usual_s = median(each.hand_over_s for each in self._last[side])
-        return self._empty[calls].net_us(window, calls, self._reference, usual_s)
+        usual_s = median_low(each.hand_over_s for each in windows)
+        empty = self._empty[calls]
+        return [empty.net_us(each, calls, self._reference, usual_s) for each in windows]

@@ -69,10 +69,13 @@ class PairedBenchmark:
         a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
         ratio = POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio
-        self._dependent_calls = DependentCalls(self._transfer, self._sides, ratio)
+        is_suspected = suspected is Accusation.CALLS_COMPUTED_TOGETHER
+        self._dependent_calls = DependentCalls(
+            self._transfer, self._sides, ratio, is_suspected=is_suspected
+        )
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
-            block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
+            block_s=POLICY.block_s,
             time_s=self._time_s,
         )
         self._block_times = BlockTimes(on_host=self._on_host)
@@ -164,7 +167,7 @@ class PairedBenchmark:
         """Time groups, with looks at what the candidate does, until enough is known; say why."""
         began, replanned = time.monotonic(), 0
         self.groups = []
-        while not timing_statistics.is_enough(
+        while self._dependent_calls.is_undecided or not timing_statistics.is_enough(
             self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             with self._stages.stage("groups"):
@@ -173,8 +176,7 @@ class PairedBenchmark:
             self._prepare()
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
-                for side in SIDES:
-                    self._block_times.forget(side)
+                self._block_times.forget_candidate()
                 continue
             self.groups.append(group)
             self._require_nothing_left()
@@ -206,9 +208,8 @@ class PairedBenchmark:
                 )
                 self._transfer.require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
-                usual_us = zip(SIDES, timing_statistics.middle_us(self.groups), strict=True)
-                self._dependent_calls.require_as_fast(
-                    calls, {side: us / 1e6 for side, us in usual_us}
+                self._dependent_calls.look(
+                    calls, usual_s=_call_s(self.groups), group_s=_call_s(self.groups[-1:])
                 )
 
     def _require_nothing_left(self) -> None:
@@ -283,23 +284,18 @@ class PairedBenchmark:
         calls = {side: self._block_size.calls(side) for side in SIDES}
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
         uncounted, counted = block_randomization.group_order(self._long)
-        for side in uncounted:
-            self._block(side)
-        for side in counted:
+        for side in (*uncounted, *counted):
             windows[side].append(self._block(side))
         # The machine's state may have changed; one of both lengths in turn.
         number = calls[SIDES[len(self.groups) % 2]]
         self._block_times.add_empty(self._transfer.empty_block(number), number)
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
-        net_us = {
-            side: [self._block_times.net_us(side, each, calls[side]) for each in windows[side]]
-            for side in SIDES
-        }
-        waits = {side: _wait_share(windows[side]) for side in SIDES}
+        net_us = {side: self._block_times.net_us(windows[side], calls[side]) for side in SIDES}
+        waits = {side: _wait_share(windows[side][-2:]) for side in SIDES}
         return TimedGroup(
-            reference=(net_us["reference"][0], net_us["reference"][1]),
-            candidate=(net_us["candidate"][0], net_us["candidate"][1]),
+            reference=(net_us["reference"][-2], net_us["reference"][-1]),
+            candidate=(net_us["candidate"][-2], net_us["candidate"][-1]),
             reference_wait_share=waits["reference"],
             candidate_wait_share=waits["candidate"],
             is_throttled=self.reading is not None and bool(self.reading.throttled),
@@ -315,8 +311,8 @@ class PairedBenchmark:
             return max(self._alone_us(beside_us))
 
     def _alone_us(self, beside_us: float) -> list[float]:
+        windows: list[TimedWindow] = []
         blocks_us: list[float] = []
-        self._block_times.forget("reference")
         self._prepare()
         calls = self._block_size.calls("reference")
         began = time.monotonic()
@@ -325,9 +321,15 @@ class PairedBenchmark:
             and len(blocks_us) < POLICY.max_alone_blocks
             and time.monotonic() - began < POLICY.alone_s
         ):
-            window = self._block("reference")
-            blocks_us.append(self._block_times.net_us("reference", window, calls))
+            windows.append(self._block("reference"))
+            blocks_us = self._block_times.net_us(windows, calls)
         return blocks_us
+
+
+def _call_s(groups: Sequence[TimedGroup]) -> dict[Side, float]:
+    """Return the seconds of a call of each side."""
+    us = zip(SIDES, timing_statistics.middle_us(groups), strict=True)
+    return {side: each / 1e6 for side, each in us}
 
 
 def _wait_share(windows: Sequence[TimedWindow]) -> float:

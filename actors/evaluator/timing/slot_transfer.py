@@ -103,7 +103,9 @@ class SlotTransfer:
         """Have both sides use slots for this many calls, if they have fewer."""
         if self._count >= count:
             return
-        prepared, memory = self._referee.prepare_slots(count)
+        zygote = self._fixture.zygote
+        prepared, memory = self._referee.prepare_slots(count, zygote.decision_program)
+        zygote.decision_program = prepared.program
         self.draw_s = prepared.draw_s
         inode = os.fstat(memory).st_ino
         self._can_decide = self._fixture.on_host or bool(prepared.program)

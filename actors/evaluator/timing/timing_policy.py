@@ -37,12 +37,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- blocks: calls that are timed together ------------------------------------------------
 
-    # Seconds: a block on a host lasts at least this long.
+    # Seconds: a block lasts at least this long.  On a card, what it takes besides its calls varies
+    # by 0.1 to 0.2 ms, and a group takes 0.07 s besides its blocks: longer blocks say more in the
+    # same time.  Memory makes those of large inputs shorter.
     block_s: float = 0.02
-    # Seconds: the same on a GPU, where no threads of other processes run in between.  What a block
-    # takes besides its calls varies by 0.1 to 0.2 ms, and a group of four takes 0.07 s besides its
-    # blocks: longer blocks say more in the same time.  Memory makes those of large inputs shorter.
-    gpu_block_s: float = 0.02
     # Bytes: the inputs of a block on a card are no more than this, but for so many calls at least
     # where memory allows them.  A block's first call takes 0.1 ms more than the others.
     max_slot_bytes: int = 12 << 30
@@ -51,7 +49,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
     planned_blocks: int = 40
-    # Ratio: a side that wants this many times more calls than it had is planned anew.
+    # Ratio: a side that wants this many times more calls than it had is planned anew, and sides
+    # that are no further apart have as many.
     max_stretch: float = 1.5
     # Seconds: filling the slots of one block takes no longer, where each call's inputs are drawn.
     # On a card the shortest timing has 25 fills.
@@ -76,8 +75,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: by so much hand-overs of the reference's blocks may be longer than in empty ones,
     # for the block and for each output: the median of them, and a single one.  A card that was busy
     # is idle 0.3 to 0.5 ms later than one that was not, and now and then a hand-over takes 1 to
-    # 2 ms longer; cold caches cost 0.5 to 1 µs an output.  The median of a candidate's may be
-    # longer by the third: medians of eight differ by that much.
+    # 2 ms longer; cold caches cost 0.5 to 1 µs an output.  The usual one of a side's blocks in a
+    # group may be longer by the third.
     max_hand_over_s: float = 5e-4
     max_single_hand_over_s: float = 1.5e-3
     usual_hand_over_noise_s: float = 3e-4

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import functools as _functools
 import inspect as _inspect
-import types as _types
 
 import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_guard import _Guard, _run
 from actors.release.guard.compiled_operator import _traced
+from actors.release.guard.judged_values import _warn_once
 
 # --- copied from here on ---
 
@@ -28,27 +28,6 @@ def _positional(bound):
     names = [each.name for each in parameters]
     count = names.index(given[-1]) + 1 if given else 0
     return tuple(bound.arguments.get(each.name, each.default) for each in parameters[:count])
-
-
-def _with_positional(forward):
-    """Return `forward` with its keyword-only parameters positional, for torch.fx.
-
-    Where the forward that it reads has such parameters, it changes the code of the one it calls.
-    """
-    code = getattr(forward, "__code__", None)
-    varying = _inspect.CO_VARARGS | _inspect.CO_VARKEYWORDS
-    if code is None or not code.co_kwonlyargcount or code.co_flags & varying:
-        return forward
-    count = code.co_argcount + code.co_kwonlyargcount
-    code = code.replace(co_argcount=count, co_kwonlyargcount=0)
-    made = _types.FunctionType(
-        code, forward.__globals__, forward.__name__, None, forward.__closure__
-    )
-    given = _inspect.signature(forward).parameters
-    defaults = [given[name].default for name in code.co_varnames[:count]]
-    required = [n for n, each in enumerate(defaults) if each is _inspect.Parameter.empty]
-    made.__defaults__ = tuple(defaults[max(required, default=-1) + 1 :])
-    return made
 
 
 def _guard_of(module):
@@ -68,10 +47,37 @@ def _overridden(kind):
     return min(found & own - {"forward"}, default="")  # a forward of its own calls this one
 
 
-_POSITIONAL = _with_positional(Model.forward)
+class _Unfinished:
+    """What stands for the guard while a module's constructor runs: it may call or move itself."""
+
+    off = "its constructor calls it"
+
+    def misfit(self, module, args):
+        return self.off
+
+    def note_plain(self, reason):
+        """A constructor's call is none of the user's."""
+
+    def unbind(self):
+        """There is no kernel to construct anew."""
 
 
-class ModelNew(Model):
+class _Class(type(Model)):
+    """The class of `ModelNew`, where torch.fx finds the forward of `Model`.
+
+    torch.fx takes `forward` from the class, and reads and changes its code.
+    """
+
+    @property
+    def forward(cls):
+        own = next(vars(each)["forward"] for each in cls.__mro__ if "forward" in vars(each))
+        if own is not vars(ModelNew)["forward"] or not _torch.fx._symbolic_trace.is_fx_tracing():
+            return own
+        _warn_once("torch.fx records plain operations")
+        return Model.forward
+
+
+class ModelNew(Model, metaclass=_Class):
     """The task's `Model` with faster kernels for what they were judged on.
 
     Everything else (gradients, other shapes and dtypes, no compiler) runs the plain forward; a
@@ -80,8 +86,9 @@ class ModelNew(Model):
 
     @_functools.wraps(Model.__init__)
     def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
         object.__setattr__(self, "_kernel_arguments", (args, kwargs))
+        object.__setattr__(self, "_kernel_guard", _Unfinished())
+        super().__init__(*args, **kwargs)
         object.__setattr__(self, "_kernel_guard", _guard_of(self))
 
     def forward(self, *args, **kwargs):
@@ -93,13 +100,9 @@ class ModelNew(Model):
                 self._kernel_guard.note_plain("it is called with keyword-only arguments")
                 return Model.forward(self, *args, **kwargs)
             args = _positional(bound)
-        if _POSITIONAL is not Model.forward and args and type(args[-1]).__name__ == "Proxy":
-            self._kernel_guard.note_plain("torch.fx records plain operations")
-            return _POSITIONAL(self, *args)
         return _run(self, args)
 
     forward.__signature__ = _FORWARD
-    forward.__wrapped__ = _POSITIONAL  # torch.fx reads the names of the arguments there
 
     def kernel_stats(self):
         """Return how many calls ran the kernels, how many the plain forward, and why."""

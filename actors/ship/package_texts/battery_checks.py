@@ -151,8 +151,8 @@ def check_gradients(subject):
         truths = [exact_gradients(plain, subject.inputs(seed), numbers) for seed in range(2)]
         for one, other, truth in zip(calls, before, truths):
             require_close(differentiate(*one), differentiate(*other), truth)
-    if judged is not None and subject.runs_kernels():
-        assert winner.kernel_stats()["kernel"], f"no kernels: {winner.kernel_stats()}"
+    if judged is not None:
+        subject.require_kernels(winner.kernel_stats()["kernel"], winner)
 
 
 @check

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 
 import torch
 
@@ -14,6 +15,7 @@ from .random_fills import large_fills
 ERROR_FACTOR = 8.0  # a kernel's error may be so many times the original's own
 FLOORS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 SMALL_FLOAT_FLOOR = 0.125
+NO_COMPILER = re.compile(r"no (?:C\+\+|CUDA) compiler|find C compiler")  # ours, and Triton's words
 _constructed = set()  # parts that have had a winner in this process
 
 
@@ -70,6 +72,20 @@ class Subject:
         several = self.is_first or "second instance" not in limits
         return self.device == judged["device"] and several and use not in limits
 
+    def require_kernels(self, have_run, winner, use=""):
+        """Raise unless the kernels have run, where they may in a use.
+
+        Without a compiler the original runs: then a check of the kernels can't be made.
+        """
+        if have_run or not self.runs_kernels(use):
+            return
+        guard = winner._kernel_guard
+        reasons = list(dict.fromkeys(filter(None, (guard.off, *guard.reasons))))
+        missing = next(filter(NO_COMPILER.search, (*reasons, *self.part.stats()["reasons"])), "")
+        if missing:
+            raise NotCheckableError(f"the original runs, and is right: {missing}")
+        raise AssertionError(f"the kernels did not run: {reasons}")
+
     def expect(self, winner, plain, inputs, kernels=None):
         """Raise unless both modules return the same, or both raise.
 
@@ -88,9 +104,9 @@ class Subject:
         if kernels is None or not hasattr(winner, "kernel_stats"):
             return
         stats = winner.kernel_stats()
-        if kernels and self.runs_kernels():
-            assert stats["kernel"] > before, f"the kernels did not run: {list(stats['reasons'])}"
-        elif not kernels:
+        if kernels:
+            self.require_kernels(stats["kernel"] > before, winner)
+        else:
             assert stats["kernel"] == before, "the kernels ran"
 
 

@@ -3,7 +3,9 @@
 torch's caching allocator has pools that take their memory from an allocator of ours.  Timed calls
 run in such a pool, whose segments are cut off memory that the referee allocated.  So it reads the
 outputs where they are, and nothing is copied for that.  Segments are taken and kept before the
-first timed call; on the clock the pool works like torch's own.
+first timed call; on the clock the pool works like torch's own, with one exception.  torch takes a
+pool that is allocated from for a graph that is captured: what `record_stream` was called for is not
+used again before that ends (`reclaim`).
 """
 
 from __future__ import annotations
@@ -56,6 +58,14 @@ class Arena:
     def allocating(self) -> AbstractContextManager[object]:
         """Have this thread's tensors allocated in the arena."""
         return torch.cuda.use_mem_pool(self._pool)
+
+    def reclaim(self) -> None:
+        """Have the pool use again what other streams have used, too, once they are done with it.
+
+        torch looks after that when something is allocated outside of all pools.  Streams on which
+        it only now notes that it waits for them may seem busy until they are asked the next time.
+        """
+        torch.empty(1, dtype=torch.uint8, device="cuda")
 
     def take(self, sizes: list[int]) -> None:
         """Let the pool take segments for tensors of these sizes in bytes, and keep them."""

@@ -40,7 +40,9 @@ def output_addresses(
             with arena.allocating():
                 located = [clone(output) for output in located]
             places = array("Q", [each.data_ptr() for each in tensors_in(located)])
+        arena.reclaim()
         torch.cuda.synchronize()
+        arena.reclaim()
     return located, OutputAddresses(
         layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
     )

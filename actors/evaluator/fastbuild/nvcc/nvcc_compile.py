@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import structs
 
-from actors.evaluator.fastbuild.headers.cuda_header_tree import LIBRARIES_FILE
-from actors.evaluator.fastbuild.headers.header_selection import candidate_header
-from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
-from actors.evaluator.fastbuild.headers.include_order import includes_torch_first, uses_torch
 from actors.evaluator.fastbuild.headers.names_in_headers import names_in_headers
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.nvcc_headers import cuda_headers, nvcc_command
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     HOST_HALF,
     NvccHalf,
@@ -25,36 +20,24 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     anonymous_aliases,
     device_halves,
     host_prefix,
+    lambda_wrappers,
     mark_missing_kernels,
     read_text,
     split_preamble,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, kept_whole, plan_steps
 from actors.evaluator.fastbuild.nvcc.preamble_snapshot import HalfInput, PreambleSnapshot
-from actors.evaluator.fastbuild.request.added_headers import (
-    CUB_UMBRELLA,
-    PYBIND,
-    cub_parts,
-    cub_umbrella,
-    device_headers_for,
-    has_module,
-    launch_no_kernels,
-    with_parts,
-    without_parallel,
-)
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
-from actors.evaluator.fastbuild.request.compiler_errors import are_in_source, no_header_helps
+from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
+from actors.evaluator.fastbuild.request.compiler_errors import (
+    COMPILER_ERROR,
+    is_of_module,
+    no_header_helps,
+)
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from actors.evaluator.fastbuild.request.compiler_remarks import remarks_in
 from actors.evaluator.fastbuild.store.build_record import Stopwatch
 from protocol.values import Value
-
-# The kernels of thrust and cub's devices are optimised and assembled on all processors.  Each has
-# the same code as without; an nvcc before 12.1 rejects the option, and torch builds.
-SPLIT = "--split-compile=0"
-# CUDA's libraries, whose handles torch's header of the CUDA context declares.
-_LIBRARIES = re.compile(r"blas|sparse|cusolver", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,77 +59,6 @@ class CudaCompilation(Value, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  # preprocesses the source with the light headers
     declared: frozenset[str] = frozenset()  # by these headers, as far as it is known already
     precompiled: bool = False
-
-
-class CudaHeaders(Value, frozen=True, kw_only=True):
-    """The folders that are searched before torch's headers, and what else the source gets."""
-
-    folders: tuple[Path, ...]
-    added: tuple[str, ...]  # beyond the common part of torch's headers
-    is_narrowed: bool = False  # an umbrella header of cub is replaced by a part of it
-
-
-def _cuda_headers(
-    toolkit: Toolkit, source: CandidateSource, own_folder: Path, *, table: bool, narrow: bool
-) -> CudaHeaders:
-    """Write the source's own headers to `own_folder`; return where the compiler finds all."""
-    code = source.whole_code
-    named = device_headers_for(source.text, code, table=table)
-    parts = cub_parts(code, named) if narrow else ()
-    if parts:
-        write_file(own_folder / CUB_UMBRELLA, cub_umbrella(parts))
-    else:
-        (own_folder / CUB_UMBRELLA).unlink(missing_ok=True)
-    added = with_parts(named, parts)
-    defines = "#define STARK_TABLE\n" if table and has_module(code) else ""
-    folders = write_cuda_headers(toolkit, source, own_folder, added, defines)
-    return CudaHeaders(folders=folders, added=added, is_narrowed=bool(parts))
-
-
-def write_cuda_headers(
-    toolkit: Toolkit,
-    source: CandidateSource,
-    own_folder: Path,
-    added: tuple[str, ...],
-    defines: str = "",
-) -> tuple[Path, ...]:
-    """Write the source's own part of torch's headers; return the folders to search first.
-
-    The preamble with the `added` headers is used if trusted code has made one.
-    """
-    if not uses_torch(source):
-        return (own_folder, toolkit.folder / "bare")
-    defines += "#define STARK_PYBIND\n" if PYBIND in added else ""
-    header = candidate_header(source, toolkit.index, without_parallel(added), defines)
-    write_file(own_folder / "stark/candidate.h", header)
-    libraries = own_folder / LIBRARIES_FILE
-    if _LIBRARIES.search(" ".join(source.identifiers)):
-        write_file(libraries, "")
-    else:
-        libraries.unlink(missing_ok=True)
-    preamble = toolkit.preamble_folder(added)
-    folders = [own_folder, *([preamble] if (preamble / PREAMBLE_FILE).exists() else [])]
-    return tuple(dict.fromkeys([*folders, *toolkit.include_folders(source, added)]))
-
-
-def nvcc_command(
-    context: BuildContext,
-    compilation: CompileCommand,
-    source: CandidateSource,
-    folders: Sequence[Path],
-    added: Sequence[str],
-) -> list[str]:
-    """Return nvcc's command with the headers in `folders` first, for a source with `added` headers.
-
-    A source that begins with torch's headers gets their preamble before its first line, so that the
-    preprocessed text begins in the same way for all such sources.
-    """
-    argv = [compilation.compiler, *with_folders_first(compilation.flags, list(folders))]
-    if uses_torch(source) and includes_torch_first(source):
-        argv += ["-include", PREAMBLE_FILE]
-    if not launch_no_kernels(added):
-        argv.append(SPLIT)
-    return [*argv, "-c", source.path, "-o", str(context.folder / compilation.output)]
 
 
 def compile_cuda(
@@ -177,8 +89,8 @@ def _compile(
 ) -> tuple[CudaCompilation, bool]:
     own_folder = context.folder / Path(source.path).name
     own_folder.mkdir(parents=True, exist_ok=True)
-    headers = _cuda_headers(context.toolkit, source, own_folder, table=table, narrow=narrow)
-    argv = nvcc_command(context, compilation, source, headers.folders, headers.added)
+    headers = cuda_headers(context.toolkit, source, own_folder, table=table, narrow=narrow)
+    argv = nvcc_command(compilation, source, headers, context.folder)
     with tempfile.TemporaryDirectory(dir=context.folder) as name:
         scratch = Path(name)
         with context.stopwatch.phase("nvcc -dryrun"):
@@ -258,29 +170,32 @@ class _NvccHalves:
             stored.append(found)
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._continue_half, stored, inputs))
-        for half, given, result in zip(stored, inputs, results, strict=True):
+        for half, result in zip(stored, results, strict=True):
             if result is None:
                 return None
             if result.failed:
-                self.declared = half.declared
-                if half.is_stripped and not _is_of_assembly(result):
-                    result = self._continue_whole(given)
-                self.strips = result is not None
-                return structs.replace(result, declared=half.declared) if result else None
+                return structs.replace(result, declared=half.declared)
         finished = self._finish(stored[0].written)
-        self.strips = not (finished.failed and stored[0].is_stripped)
-        return None if finished.failed else finished
+        if not finished.failed:
+            return finished
+        self.strips = not stored[0].is_stripped
+        return self._told_of_module(finished, stored, inputs)
 
-    def _continue_whole(self, given: HalfInput) -> CudaCompilation | None:
-        """Return a half's error as a parser of the whole text tells it; None if that finds none.
+    def _told_of_module(
+        self, finished: CudaCompilation, stored: list[PreambleSnapshot], inputs: list[HalfInput]
+    ) -> CudaCompilation | None:
+        """Return an error that g++ found in torch's headers, as a parser of the device tells it.
 
-        Such a parser has no lines of the headers any more to repeat below an error in one of them.
+        Such a condition on a module's functions is in a body, and nvcc runs that parser before g++.
         """
-        stored = PreambleSnapshot.find(self.context.toolkit, given, for_errors=True)
-        result = self._continue_half(stored, given) if stored else None
-        if result is None or not result.failed or result.ran is None:
+        error = COMPILER_ERROR.search(finished.ran.output) if finished.ran else None
+        if error is None or not is_of_module(error):
             return None
-        return result if are_in_source(result.ran.output, self.source) else None
+        for half, given in zip(stored[1:], inputs[1:], strict=True):
+            told = self._parse_on(half, given, whole=True) if half.is_stripped else None
+            if told is not None and told.failed == given.half.parser:
+                return structs.replace(told, declared=half.declared)
+        return None
 
     def _needs_bodies(self, result: CudaCompilation) -> bool:
         """Whether a failed half may be another with the bodies of the preamble's functions."""
@@ -288,12 +203,29 @@ class _NvccHalves:
         return not (_is_of_assembly(result) or no_header_helps(output, self.source))
 
     def _continue_half(self, stored: PreambleSnapshot, given: HalfInput) -> CudaCompilation | None:
+        """Compile a half from its snapshot; None if it is to be parsed from its beginning.
+
+        Without bodies no error of a parser is believed: one that has read them all tells it.
+        """
         half, deadline = given.half, self.context.deadline
         with self.context.stopwatch.phase(f"{half.text} alone"):
             if not stored.preprocess(given, deadline):
                 return None
+        result = self._parse_on(stored, given, whole=False)
+        if not (result and result.failed and stored.is_stripped and self._needs_bodies(result)):
+            return result
+        told = self._parse_on(stored, given, whole=True)
+        if told is not None and told.failed == half.parser:
+            return told
+        self.strips = False
+        return None
+
+    def _parse_on(
+        self, stored: PreambleSnapshot, given: HalfInput, *, whole: bool
+    ) -> CudaCompilation | None:
+        half = given.half
         with self.context.stopwatch.phase(f"{half.parser}, continued"):
-            ran = stored.parse(given, deadline)
+            ran = stored.parse(given, self.context.deadline, whole=whole)
         if ran is None:
             return None
         return self._failed(half.parser, ran) if ran.status else self._steps(half.rest)
@@ -391,14 +323,16 @@ class _NvccHalves:
         )
         header = None
         if prefix is not None:
-            prefix = structs.replace(prefix, text=written or prefix.text)
+            own_text = prefix.text
+            prefix = structs.replace(prefix, text=written or own_text)
             precompiled = self.context.toolkit.precompiled
             header = precompiled.find(prefix.compiler, list(prefix.flags), prefix.text)
             if written:
                 marked = mark_missing_kernels(prefix.rest)
-                if marked is None:
+                lambdas = lambda_wrappers(written, own_text)
+                if marked is None or lambdas is None:
                     return CudaCompilation(failed="cudafe++")
-                marked = anonymous_aliases(written, marked) + marked
+                marked = lambdas + anonymous_aliases(written, marked) + marked
                 prefix = structs.replace(prefix, rest=marked)
             if written or header:
                 prefix.replace(header)

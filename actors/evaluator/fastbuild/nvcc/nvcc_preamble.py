@@ -58,6 +58,10 @@ _LAUNCHER_HEAD = re.compile(
 )
 
 
+LAMBDAS = '# 1 "nvcc_internal_extended_lambda_implementation"\n'
+_WRAPPER = re.compile(
+    r"^template <[^\n]*>\nstruct __nv_h?dl_wrapper_t<[^\n]*>\s*\{\n.*?^\};[ \t]*$", re.M | re.S
+)
 _ANONYMOUS = re.compile(r"using namespace (?P<scope>(?:::\w+)*)::(?P<name>_GLOBAL__N_\w+);")
 _ANONYMOUS_NAME = re.compile(r"^#define _NV_ANON_NAMESPACE (\w+)$", re.MULTILINE)
 
@@ -185,6 +189,26 @@ def anonymous_aliases(written: str, rest: str) -> str:
         closed = " }" * len(outer)
         aliases.append(f"{opened}namespace {module[1]} = {name};{closed}")
     return f"{' '.join(aliases)}\n" if aliases else ""
+
+
+def lambda_wrappers(written: str, own: str) -> str | None:
+    """Return what cudafe++ adds to the preamble for the extended lambdas of one source.
+
+    For each number of variables that a lambda captures it writes specialisations of two templates.
+    `own` is its output for this source's preamble, `written` that for the preamble of another
+    source, which g++ gets.  Returns None if they differ in something else.
+    """
+    known, mine = _lambda_block(written), _lambda_block(own)
+    if _WRAPPER.sub("", known).split() != _WRAPPER.sub("", mine).split():
+        return None
+    added = [each for each in _WRAPPER.findall(mine) if each not in known]
+    return LAMBDAS + "\n".join(added) + "\n" if added else ""
+
+
+def _lambda_block(text: str) -> str:
+    """Return what cudafe++ writes for extended lambdas; "" without the flag for them."""
+    start = text.find(LAMBDAS)
+    return text[start : text.find("\n# ", start)] if start >= 0 else ""
 
 
 def host_prefix(

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -31,17 +33,26 @@ _CAN_NOT_GO_ON = (96, 97)  # statuses of a parser without its input, of a loader
 
 
 class ParserImage:
-    """One parser's image, in `folder`."""
+    """One parser's image, in `folder`, which may have several."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "image") -> None:
         self.folder = folder
-        self.file = folder / "image"
+        self.file = folder / name
+        self.text = folder / f"{name}.text"  # what the parser has read
 
-    def run(self, folder: Path, deadline: Deadline) -> CompilerRun | None:
-        """Let the parser go on in `folder`, with its input's rest; None if it can't go on."""
+    def run(self, text: Path, deadline: Deadline) -> CompilerRun | None:
+        """Let the parser go on in the folder of its input `text`; None if it can't go on.
+
+        The rest of the input is in the file with ".rest" after its name; `text` is written, since
+        the parser repeats a line of it below an error.
+        """
         argv = [str(self.folder / _LOADER_FILE), str(self.file)]
+        with text.open("wb") as whole:
+            for part in (self.text, text.with_name(f"{text.name}.rest")):
+                with suppress(OSError):  # the parser finds out what is missing
+                    whole.write(part.read_bytes())
         try:
-            ran = run_compiler(argv, folder, deadline)
+            ran = run_compiler(argv, text.parent, deadline)
         except OSError:  # a disk on which no program may run
             return None
         return None if ran.status < 0 or ran.status in _CAN_NOT_GO_ON else ran
@@ -62,6 +73,7 @@ class ParserImage:
             "STARK_IMAGE": str(self.file),
         }
         ran = run_compiler(["/bin/sh", "-c", command], text.parent, deadline, variables)
+        shutil.copyfile(text, self.text)
         return not ran.status and self.file.exists()
 
     def _make_tools(self, deadline: Deadline) -> bool:
@@ -69,6 +81,8 @@ class ParserImage:
             (_WRITER, "image_writer.cpp", _WRITER_FILE),
             (_LOADER, "image_loader.cpp", _LOADER_FILE),
         ):
+            if (self.folder / out).exists():
+                continue
             argv = [compiler_in_use(), *flags, str(NATIVE / name), "-o", str(self.folder / out)]
             if run_compiler(argv, self.folder, deadline).status:
                 return False

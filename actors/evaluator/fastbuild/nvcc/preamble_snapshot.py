@@ -4,7 +4,7 @@ Two things are stored: the preamble's macros, which gcc reads instead of its tex
 and the memory of a parser that has read it (`parser_image`).  Where headers launch kernels the text
 is whole, so an error is the candidate's as it would be without; elsewhere it has no bodies
 (`strip_bodies`), since a parser goes through bodies at its end.  A parser that finds an error does
-not come to that, so a second image of the host's parser has read the whole text and tells errors.
+not come to that, so a second image, of a parser that has read the whole text, tells errors.
 What can't start there is compiled from its beginning.  For headers that take the parsers long
 (`added_headers.are_long`): an image has the size of the parser's memory, 0.7 GB with thrust.
 """
@@ -34,11 +34,12 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     ANY_SOURCE,
     NvccHalf,
     read_text,
+    split_preamble,
     write_text,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
 from actors.evaluator.fastbuild.nvcc.parser_image import ParserImage, machine_identity
-from actors.evaluator.fastbuild.nvcc.text_process import names_declared, text_without_bodies
+from actors.evaluator.fastbuild.nvcc.text_process import names_declared
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
@@ -49,7 +50,7 @@ KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
 LEAST_FREE = 4 << 30  # bytes of the disk: nothing is stored on a fuller one
 _WRITTEN_FILE, _HEADERS_FILE, _DECLARED_FILE = "written.cpp", "headers", "declared"
-_STRIPPED_MARK = "stripped"
+_WHOLE_IMAGE = "image-whole"
 _NAME = re.compile(r"\bTORCH_EXTENSION_NAME=\w+")
 
 
@@ -90,16 +91,12 @@ class PreambleSnapshot:
         self.folder = folder
         self.replay = MacroReplay(folder)
         self.image = ParserImage(folder)
+        self.whole_image = ParserImage(folder, _WHOLE_IMAGE)
 
     @classmethod
-    def find(
-        cls, toolkit: Toolkit, given: HalfInput, *, for_errors: bool = False
-    ) -> PreambleSnapshot | None:
-        """Return the snapshot for these commands on this machine.
-
-        `for_errors`: the one of the whole text, where another one has no bodies.
-        """
-        found = cls(_folder(toolkit, given, for_errors=for_errors))
+    def find(cls, toolkit: Toolkit, given: HalfInput) -> PreambleSnapshot | None:
+        """Return the snapshot for these commands on this machine."""
+        found = cls(_folder(toolkit, given))
         return found if found.is_current() else None
 
     def keep(self) -> None:
@@ -118,7 +115,7 @@ class PreambleSnapshot:
     @property
     def is_stripped(self) -> bool:
         """Whether the parser has read a preamble without bodies: it may find a false error."""
-        return (self.folder / _STRIPPED_MARK).exists()
+        return self.whole_image.file.exists()
 
     @property
     def written(self) -> str:
@@ -130,10 +127,11 @@ class PreambleSnapshot:
         """The names that the preamble declares or defines."""
         return frozenset(read_text(self.folder / _DECLARED_FILE).split())
 
-    def make(self, given: HalfInput, preamble: str, deadline: Deadline, *, strips: bool) -> bool:
-        """Write macros and image for `preamble`; return whether both could be made."""
-        if strips:
-            (self.folder / _STRIPPED_MARK).touch()
+    def make(self, given: HalfInput, preamble: str, stripped: str, deadline: Deadline) -> bool:
+        """Write macros and images for `preamble`; return whether all could be made.
+
+        `stripped`: the preamble without bodies, which the parser reads then; "" for all bodies.
+        """
         command, environment = given.steps.commands[given.half.text], given.steps.environment()
         files = [*_programs_of(given), *sorted(_headers_of(preamble, given))]
         write_text(self.folder / _HEADERS_FILE, "\n".join([_stamp(files), *files]))
@@ -146,12 +144,20 @@ class PreambleSnapshot:
         lines = (line for line in preamble.splitlines() if not line.startswith("#"))
         names = names_declared("\n".join(lines), deadline) | self.replay.macro_names()
         write_text(self.folder / _DECLARED_FILE, "\n".join(sorted(names)))
+        images = [(self.image, stripped), (self.whole_image, preamble)] if stripped else []
+        return all(
+            self._make_image(image, given, text, deadline)
+            for image, text in images or [(self.image, preamble)]
+        )
+
+    def _make_image(
+        self, image: ParserImage, given: HalfInput, text: str, deadline: Deadline
+    ) -> bool:
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             file = Path(name, given.steps.output(given.half.text).name)
-            parsed = text_without_bodies(preamble, None, deadline) if strips else preamble
-            write_text(file, parsed.replace(given.source, ANY_SOURCE))
+            write_text(file, text.replace(given.source, ANY_SOURCE))
             # A candidate may read the image: it must not hold this process's environment.
-            return self.image.make(given.parser_command, file, given.steps.settings, deadline)
+            return image.make(given.parser_command, file, given.steps.settings, deadline)
 
     def preprocess(self, given: HalfInput, deadline: Deadline) -> bool:
         """Write the source's own text for the parser; False if its preamble is needed for that."""
@@ -167,9 +173,15 @@ class PreambleSnapshot:
         write_text(text.with_name(f"{text.name}.rest"), rest)
         return True
 
-    def parse(self, given: HalfInput, deadline: Deadline) -> CompilerRun | None:
-        """Parse that text; None if the parser can't go on."""
-        ran = self.image.run(given.scratch, deadline)
+    def parse(
+        self, given: HalfInput, deadline: Deadline, *, whole: bool = False
+    ) -> CompilerRun | None:
+        """Parse that text; None if the parser can't go on.
+
+        `whole`: by the parser that has read all bodies, where the other one has not.
+        """
+        image = self.whole_image if whole else self.image
+        ran = image.run(given.steps.output(given.half.text), deadline)
         return ran and _with_source(ran, given.source)
 
 
@@ -179,21 +191,18 @@ def store_preamble_snapshot(
     deadline: Deadline,
     is_same: Callable[[], bool],
     written: str = "",
-    *,
-    strips: bool = False,
-    for_errors: bool = False,
+    stripped: str = "",
 ) -> None:
     """Store the snapshot of a probe, whose whole text has been written and parsed.
 
-    `strips`: the parser reads no bodies of functions, which no kernel of these headers may need.
-    `for_errors`: it is the second one of this half, of the whole text.
-    It is stored only if `is_same` finds the same output of the parser that goes on as before.  A
-    full disk, or one on which no program may run, has no snapshots: builds parse the headers.
+    `stripped`: the text up to the end mark without bodies, where no kernel of these headers may
+    need any.  The snapshot is stored only if `is_same` finds the same output of the parsers that go
+    on as before.  A full disk, or one on which no program may run, has no snapshots: builds parse
+    the headers.
     """
     with suppress(OSError):
         if shutil.disk_usage(toolkit.folder).free >= LEAST_FREE:
-            folder = _folder(toolkit, given, for_errors=for_errors)
-            _store(folder, given, deadline, is_same, written, strips=strips)
+            _store(_folder(toolkit, given), given, deadline, is_same, written, stripped)
 
 
 def _store(
@@ -202,8 +211,7 @@ def _store(
     deadline: Deadline,
     is_same: Callable[[], bool],
     written: str,
-    *,
-    strips: bool,
+    stripped: str,
 ) -> None:
     whole = split_at_source(read_text(given.steps.output(given.half.text)), given.source)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -214,11 +222,17 @@ def _store(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED_PREFIX) as name:
         stored = PreambleSnapshot(Path(name, "snapshot"))
         stored.folder.mkdir()
-        if not stored.make(given, whole[0], deadline, strips=strips):
+        if stripped:
+            end = split_preamble(whole[0])
+            stripped += end[1] if end else ""
+        if not stored.make(given, whole[0], stripped, deadline):
             return
-        ran = stored.parse(given, deadline) if stored.preprocess(given, deadline) else None
-        if ran is None or ran.status or not is_same():
-            return
+        for is_whole in (True, False) if stripped else (False,):
+            ran = stored.preprocess(given, deadline) and stored.parse(
+                given, deadline, whole=is_whole
+            )
+            if not ran or ran.status or not is_same():
+                return
         write_text(stored.folder / _WRITTEN_FILE, written)
         stored.folder.rename(folder)
 
@@ -293,9 +307,8 @@ def _with_source(ran: CompilerRun, source: str) -> CompilerRun:
     return CompilerRun(status=ran.status, output=output, seconds=ran.seconds)
 
 
-def _folder(toolkit: Toolkit, given: HalfInput, *, for_errors: bool) -> Path:
-    use = ["for errors"] if for_errors else []
-    return _machine_folder(toolkit) / digest(given.half.kind, given.key, *use)
+def _folder(toolkit: Toolkit, given: HalfInput) -> Path:
+    return _machine_folder(toolkit) / digest(given.half.kind, given.key)
 
 
 def _machine_folder(toolkit: Toolkit) -> Path:

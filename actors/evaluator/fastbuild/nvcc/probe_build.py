@@ -18,8 +18,9 @@ from actors.evaluator.fastbuild.headers.header_tree import (
     preamble_header,
     write_file,
 )
-from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
-    BuildContext,
+from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext
+from actors.evaluator.fastbuild.nvcc.nvcc_headers import (
+    CudaHeaders,
     nvcc_command,
     write_cuda_headers,
 )
@@ -64,13 +65,12 @@ def learn_from_probe(
     if added and not preamble.exists():
         _write_preamble(preamble, added)
     folders = write_cuda_headers(context.toolkit, source, own_folder, added)
-    argv = nvcc_command(context, compilation, source, folders, added)
+    headers = CudaHeaders(folders=folders, added=added)
+    argv = nvcc_command(compilation, source, headers, context.folder)
     steps = plan_steps(argv, context.folder, context.folder, context.deadline)
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
-        whole_files = None if launch_no_kernels(added) else _PARALLEL_FILES
-        is_long = are_long(added)
-        probe = _Probe(context, steps, own_folder, source, whole_files, is_long=is_long)
+        probe = _Probe(context, steps, own_folder, source, added)
         halves = device_halves(steps)
         with ThreadPoolExecutor(1 + len(halves)) as pool:
             running = [pool.submit(probe.host), *(pool.submit(probe.device, h) for h in halves)]
@@ -95,20 +95,16 @@ class _Probe:
         steps: NvccSteps,
         own_folder: Path,
         source: CandidateSource,
-        whole_files: re.Pattern[str] | None,
-        *,
-        is_long: bool,
+        added: tuple[str, ...],
     ) -> None:
-        """`whole_files` matches in the paths of headers in which every body stays.
-
-        `is_long`: the headers are worth a snapshot of the parsers that have read them.
-        """
         self.context = context
         self.steps = steps
         self.own_folder = own_folder
         self.source = source
-        self.whole_files = whole_files
-        self.is_long = is_long
+        # Headers are worth a snapshot of the parsers that have read them if they take long.
+        self.is_long = are_long(added)
+        self.strips = launch_no_kernels(added)
+        self.whole_files = None if self.strips else _PARALLEL_FILES
         self.cache = PreambleCache(context.toolkit)
 
     def host(self) -> None:
@@ -141,30 +137,23 @@ class _Probe:
 
     def _learn(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
         """Store the half's stripped preamble, then the half as one that goes on after it."""
-        file = self.steps.output(half.text)
+        file, source = self.steps.output(half.text), self.source.path
         text = read_text(file)
-        preamble = self._new_preamble(half, text)
-        if preamble:
-            stripped = text_without_bodies(preamble, self.whole_files, self.context.deadline)
-            write_text(file, stripped + text[len(preamble) :])
-            if self._run(half.parser) and is_same():
-                source = self.source.path
-                self.cache.store(
-                    half, self.steps, preamble, source, stripped=stripped, written=written
-                )
-            write_text(file, text)
-        self._continue(half, is_same, written)
-
-    def _continue(self, half: NvccHalf, is_same: Callable[[], bool], written: str = "") -> None:
-        """Store the half as one that goes on after the preamble, where that one is long."""
-        if not self.is_long:
+        parts = split_preamble(text)
+        if parts is None:
             return
-        given = self._input(half)
         toolkit, deadline = self.context.toolkit, self.context.deadline
-        strips = self.whole_files is None
-        store_preamble_snapshot(toolkit, given, deadline, is_same, written, strips=strips)
-        if strips and half == HOST_HALF:
-            store_preamble_snapshot(toolkit, given, deadline, is_same, written, for_errors=True)
+        stripped = text_without_bodies(parts[0], self.whole_files, deadline)
+        if self.cache.find(half, self.steps, parts[0], source) is None:
+            write_text(file, stripped + parts[1])
+            if self._run(half.parser) and is_same():
+                of_half = (half, self.steps, parts[0], source)
+                self.cache.store(*of_half, stripped=stripped, written=written)
+            write_text(file, text)
+        if self.is_long:
+            stripped = stripped if self.strips else ""
+            given = self._input(half)
+            store_preamble_snapshot(toolkit, given, deadline, is_same, written, stripped)
 
     def _input(self, half: NvccHalf) -> HalfInput:
         return HalfInput(
@@ -191,18 +180,8 @@ class _Probe:
         if parts is None:
             return None
         if self.is_long:
-            uses = (False, True) if self.whole_files is None and half == HOST_HALF else (False,)
-            for use in uses:
-                toolkit, given = self.context.toolkit, self._input(half)
-                snapshot = PreambleSnapshot.find(toolkit, given, for_errors=use)
-                if snapshot is None:
-                    return None
-                snapshot.keep()
+            snapshot = PreambleSnapshot.find(self.context.toolkit, self._input(half))
+            if snapshot is None:
+                return None
+            snapshot.keep()
         return self.cache.find(half, self.steps, parts[0], self.source.path)
-
-    def _new_preamble(self, half: NvccHalf, text: str) -> str:
-        """Return the preamble of the half's `text`; "" if it has none or it is stored already."""
-        parts = split_preamble(text)
-        if parts is None or self.cache.find(half, self.steps, parts[0], self.source.path):
-            return ""
-        return parts[0]

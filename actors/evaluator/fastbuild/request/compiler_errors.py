@@ -12,6 +12,13 @@ COMPILER_ERROR = re.compile(
     r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<message>.*(?:\n {2,}\S.*)*)$",
     re.MULTILINE,
 )
+# Conditions on what a module says of its functions and of their arguments, and on the types of a
+# registered operator.  Those in pybind11's casters depend on types that the light headers may know
+# too few of.
+_MODULE_HEADER = re.compile(
+    r"/pybind11/(?:pybind11|attr)\.h$"
+    r"|/ATen/core/(?:op_registration/infer_schema|boxing/impl/make_boxed_from_unboxed_functor)\.h$"
+)
 # Errors that neither further headers of cub nor the bodies of functions can change: a class is as
 # one header defines it.  A mark may be missing because of a macro that none has defined.
 _OF_CLASS = re.compile(r'(?:class|struct|union) ".*" has no member "')
@@ -25,6 +32,12 @@ def text_of(file: str, source: CandidateSource) -> str | None:
         return source.text
     resolved = str(Path(file).resolve())
     return next((header.text for header in source.headers if header.path == resolved), None)
+
+
+def is_of_module(error: re.Match[str]) -> bool:
+    """Whether a header of torch rejects the function that a candidate binds or registers."""
+    is_condition = error["message"].startswith("static assertion failed")
+    return is_condition and _MODULE_HEADER.search(error["file"]) is not None
 
 
 def are_in_source(output: str, source: CandidateSource) -> bool:

@@ -3,7 +3,8 @@
 // Preloaded into the parser (LD_PRELOAD).  STARK_IMAGE_INPUT names the file that is read in part;
 // STARK_IMAGE is the file to write.  The process ends when that is written.  `image_loader` lets it
 // go on in another process: it finds the rest of its input in the file INPUT.rest of the working
-// folder.  The parser must have one thread and read its input by stdio.
+// folder, and both parts in INPUT, where it repeats a line below an error.  The parser must have one
+// thread and read its input by stdio.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,8 +27,8 @@ extern "C" char* __curbrk;  // glibc's note of the heap's end
 namespace {
 
 const char* image_path;
-char rest_path[4096];
-int input = -1;
+char whole_path[4096], rest_path[4096];
+int input = -1, whole = -1;
 off64_t first, position, end;  // of the input: where this file begins, the reader is, the file ends
 bool is_paused_process;
 jmp_buf state;
@@ -138,14 +139,18 @@ void pause_here() {
   }
   input = open(rest_path, O_RDONLY | O_CLOEXEC);
   check(input >= 0, "the rest of the input can't be read");
+  whole = open(whole_path, O_RDONLY | O_CLOEXEC);
   is_paused_process = true;
   first = end;
 }
 
 ssize_t read_input(void*, char* to, size_t bytes) {
   if (position == end && !is_paused_process) pause_here();
-  if (position < first) return 0;  // text that is gone
-  const ssize_t got = pread64(input, to, bytes, position - first);
+  const bool is_before = position < first;
+  if (is_before && whole < 0) return 0;  // text that is gone
+  if (is_before && (off64_t)bytes > first - position) bytes = first - position;
+  const ssize_t got = is_before ? pread64(whole, to, bytes, position)
+                                : pread64(input, to, bytes, position - first);
   if (got > 0) position += got;
   return got;
 }
@@ -167,7 +172,9 @@ FILE* open_file(const char* name, const char* mode, const char* function) {
   static const char* const input_path = getenv("STARK_IMAGE_INPUT");
   if (input_path && !image_path && !strcmp(name, input_path)) {
     image_path = getenv("STARK_IMAGE");
-    check(image_path && snprintf(rest_path, sizeof rest_path, "%s.rest", name) > 0, "no name");
+    check(image_path && snprintf(rest_path, sizeof rest_path, "%s.rest", name) > 0 &&
+              snprintf(whole_path, sizeof whole_path, "%s", name) > 0,
+          "no name");
     input = open(name, O_RDONLY | O_CLOEXEC);
     struct stat status;
     check(input >= 0 && !fstat(input, &status), "the input can't be read");
