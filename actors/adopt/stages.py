@@ -29,6 +29,7 @@ from actors.adopt.stage.time_limit import TimeLimit, clock_text, process_limit
 from actors.adopt.take.take import take, take_parts
 from actors.adopt.take.taken_tasks import Options, Take, TakenTask
 from actors.adopt.task_runs import (
+    CONFIRM_S,
     LEAST_RUN_S,
     attempts_by_value,
     has_begun,
@@ -259,10 +260,11 @@ class _AllStages:
     ) -> None:
         """Run tasks that there was no time for: they promise more than parts of the others.
 
-        `is_last`: also runs that were stopped before their best was confirmed.
+        `is_last`: also runs that were stopped before their best was confirmed, if that has time.
         """
         attempts = zip(tasks, attempts_by_value(tasks, budget), strict=True)
-        is_over = self._has_results if is_last else self._has_begun
+        has_time = is_last and limit.left_s >= CONFIRM_S
+        is_over = self._has_results if has_time else self._has_begun
         late = [(t, n) for t, n in attempts if n and not is_over(t)]
         if late and limit.left_s >= LEAST_RUN_S:
             waiting = [task for task, _ in late]

@@ -188,7 +188,7 @@ def run_outcome(folder: StageFolder, task: TakenTask) -> str:
         return "a winner was found"
     early = next((note for note in result.get("notes", ()) if str(note).startswith(EARLY)), "")
     if not correct and early:
-        return textwrap.shorten(str(early), LONGEST_NOTE, placeholder=" …")
+        return textwrap.shorten(str(early).rstrip("."), LONGEST_NOTE, placeholder=" …")
     return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
 
 

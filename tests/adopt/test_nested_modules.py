@@ -123,3 +123,18 @@ def test_a_module_that_returns_a_tensor_twice_becomes_a_task(tmp_path: Path) -> 
     assert (y is z, nothing) == (True, None)
     assert torch.equal(y, plain[0])
     assert torch.equal(x, plain[1][0])
+
+
+def test_equal_modules_without_hooks_are_taken_beside_one_that_has(tmp_path: Path) -> None:
+    """Before, a hook that keeps the last block's features left all blocks without a task."""
+    (tmp_path / "m.py").write_text(
+        FILE.read_text(encoding="utf-8")
+        + "\nplain = build\ndef build():\n    model = plain()\n"
+        + "    model.blocks[1].register_forward_hook(lambda *given: None)\n    return model\n"
+    )
+    made = looked_at(tmp_path / "m.py", tmp_path / "stages", 3)
+    found = take(made, options("blocks.?"), silent)
+    assert [("blocks.0", "blocks.2")] == [task.sites for task in found.tasks]
+    assert [(("blocks.1",), "it has hooks, which a kernel would skip")] == [
+        (each.sites, each.reason) for each in found.not_taken
+    ]

@@ -51,7 +51,7 @@ def test_a_run_that_could_not_go_on_says_why(folder: StageFolder) -> None:
     notes = [about, "ended after 1 of 3 attempts: The rule book can't go on."]
     result = {"status": "finished", "attempts": 1, "correct": 0, "best": None, "notes": notes}
     (run / "result.json").write_bytes(msgspec.json.encode({"tasks": [result]}))
-    assert notes[1] == run_outcome(folder, task)
+    assert notes[1].removesuffix(".") == run_outcome(folder, task)  # in the middle of a sentence
 
 
 def test_a_task_is_timed_alone_with_hooks_as_in_the_model(

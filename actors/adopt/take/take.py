@@ -287,11 +287,17 @@ class _TakeStage:
                 found.append(group.of_sites(free))
         return found
 
-    def _refuse(self, group: SiteGroup, reason: str) -> None:
+    def _refuse(
+        self, group: SiteGroup, reason: str, say: Callable[[str], None] | None = None
+    ) -> None:
         self._not_taken.append(NotTaken(name=group.name, sites=group.sites, reason=reason))
+        if say is not None:
+            say(f"not taken: {group.name} ({group.class_name} ×{len(group.sites)}): {reason}")
 
     def _round(self, groups: Sequence[SiteGroup], say: Callable[[str], None]) -> list[SiteGroup]:
         """Record the groups' calls and make their tasks; return the groups that are refused."""
+        refused: list[SiteGroup] = []
+        groups = self._without_hooks(groups, refused, say)
         with recorded_calls(
             self._model, {group.name: group.sites for group in groups}, self._steps.device
         ) as calls:
@@ -311,19 +317,35 @@ class _TakeStage:
         recorded = {group.name: (group.sites, shares[group.name]) for group in groups}
         with capturing(self._model, recorded, self._writer) as sets:
             self._steps.run()
-        refused = []
         for group in groups:
             try:
                 task = self._task(group, calls[group.name], sets[group.name])
             except UntranslatableError as error:
-                self._refuse(group, str(error))
+                self._refuse(group, str(error), say)
                 refused.append(group)
                 self._writer.discard(group.name, sets[group.name])  # its parts need the room
-                say(f"not taken: {group.name} ({group.class_name} ×{len(group.sites)}): {error}")
                 continue
             self._tasks.append(task)
             say(taken_line(task))
         return refused
+
+    def _without_hooks(
+        self, groups: Sequence[SiteGroup], refused: list[SiteGroup], say: Callable[[str], None]
+    ) -> list[SiteGroup]:
+        """Return the groups without modules that have hooks, or parts that have; refuse those."""
+        found = []
+        for group in groups:
+            free = tuple(site for site in group.sites if not self._has_hooks(site))
+            hooked = group.of_sites(tuple(site for site in group.sites if site not in free))
+            if hooked.sites:
+                self._refuse(hooked, "it has hooks, which a kernel would skip", say)
+                refused.append(hooked)
+            found += [group.of_sites(free)] if free else []
+        return found
+
+    def _has_hooks(self, site: str) -> bool:
+        parts = self._model.get_submodule(site).modules()
+        return any(part._forward_hooks or part._forward_pre_hooks for part in parts)
 
     def _task(self, group: SiteGroup, calls: ModuleCalls, sets: Sequence[CaptureSet]) -> TakenTask:
         """Return a group's proven task; raise UntranslatableError with the reason."""

@@ -166,8 +166,6 @@ class TaskMaker:
         texts: dict[str, TaskText] = {}
         for path in (first.site, *group.sites):
             module = self._model.get_submodule(path)
-            if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
-                raise UntranslatableError("it has hooks, which a kernel would skip")
             if path not in texts:
                 graph = module_graph(module, call["args"], call["kwargs"], most.kind)
                 wanted = _wanted(captures) if most.kind.gradients else ()
