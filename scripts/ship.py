@@ -8,6 +8,7 @@ before the package gets its place (docs/ship.md). The other words take a package
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sqlite3
 import sys
@@ -42,6 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitStatus.NEGATIVE
     except (ShipError, sqlite3.DatabaseError) as error:
         print(f"ship: {' '.join(str(error).split())}", file=sys.stderr)
+        return ExitStatus.USAGE
+    except (
+        shutil.Error
+    ) as error:  # of a folder that was copied: (source, target, text) of each file
+        print(f"ship: {error.args[0][0][2]}", file=sys.stderr)
         return ExitStatus.USAGE
     except OSError as error:  # a full or read-only disk
         where = f"{error.filename}: " if error.filename else ""

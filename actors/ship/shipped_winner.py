@@ -163,6 +163,7 @@ def of_fitted(folder: Path) -> tuple[list[ShippedWinner], dict[str, str]]:
     """
     package = folder / FITTED
     try:
+        (folder / "fit.json").read_bytes()  # a killed `adopt.py fit` has left none
         sites = msgspec.json.decode((package / "sites.json").read_bytes())
         kept = _kept(folder)
         if kept is not None:

@@ -182,6 +182,32 @@ def end_run(folder: StageFolder) -> None:
     folder.write("runs/0/result.json", {"tasks": [{"status": "finished", "best": "best.py"}]})
 
 
+def test_a_fit_that_ends_early_leaves_the_earlier_one(whole: Path, tmp_path: Path) -> None:
+    """Killed or refused while it writes. Before, the earlier fit had no fit.json or package."""
+    shutil.copytree(whole / "out", tmp_path / "out")
+    (tmp_path / "model.py").write_text(MODEL.replace("DEPTH", "3"))
+    folder = StageFolder(tmp_path / "out")
+    folder.write(
+        "model.json", moved(folder.read("model.json", ModelRecord, "look"), tmp_path / "model.py")
+    )
+    before = contents(folder.path)
+    words = ["fit", str(folder.path)]
+    written = len(list((folder.path / "stark_fitted").glob("*.*")))
+    for changes in (1, written):  # a change for each file of the package, renamed into place
+        assert -9 == run_stage(words, changes)
+        assert before == contents(folder.path)
+    assert 0 == run_stage(words)
+    assert not list(folder.path.glob(".stark_fitted*"))
+    assert callable(load_package(folder).fit)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a fit, and of what follows from it."""
+    package = sorted((folder / "stark_fitted").glob("*.*"))
+    others = [folder / name for name in ("fit.json", "check.json")]
+    return {path.name: path.read_bytes() for path in (*package, *others)}
+
+
 def moved(record: ModelRecord, model: Path) -> ModelRecord:
     """Return the record of the same model at another place."""
     return ModelRecord(path=str(model), sha256=record.sha256, batches=record.batches)

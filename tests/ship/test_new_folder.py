@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -79,3 +80,10 @@ def test_a_full_disk_is_one_line_with_a_place(
     monkeypatch.setattr("actors.ship.stages.run", write_text)
     assert 2 == ship.main(["check", str(tmp_path)])
     assert "ship: No space left on device\n" == capsys.readouterr().err
+
+    def copied(*_: object) -> None:
+        raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a' -> 'b'")])
+
+    monkeypatch.setattr("actors.ship.stages.run", copied)  # before: Python's list of all files
+    assert 2 == ship.main(["wheel", str(tmp_path)])
+    assert "ship: [Errno 28] No space left on device: 'a' -> 'b'\n" == capsys.readouterr().err

@@ -81,6 +81,9 @@ def test_an_adopted_models_package_ships_the_winners_that_its_check_kept(tmp_pat
     (fitted / "__init__.py").write_text("def fit(model): ...\n")
     sites = ", ".join(f'{{"module": "winner_{n}", "name": "task{n}"}}' for n in range(2))
     (fitted / "sites.json").write_text(f'{{"winners": [{sites}]}}')
+    with pytest.raises(ShipError, match="no whole stark_fitted: run"):  # fit was killed
+        of_fitted(tmp_path)
+    (tmp_path / "fit.json").write_text("{}")
     winners, files = of_fitted(tmp_path)
     assert ["winner_0", "winner_1"] == [winner.name for winner in winners]
     assert {"__init__.py", "sites.json"} == set(files)

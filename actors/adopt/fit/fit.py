@@ -34,6 +34,7 @@ from protocol.release import LIMITS
 
 PACKAGE = "stark_fitted"
 UNFINISHED = f".{PACKAGE}.part"  # the package while it is written
+REPLACED = f".{PACKAGE}.old"  # the one before, until it is removed
 LATER_FILES = ("report.md", "check.json")  # the last one first
 SPEEDUP_UNKNOWN = 0.0
 ONE = "second instance"  # the limit with which kernels run in one instance only
@@ -105,8 +106,10 @@ def fit(
         raise NoWinnerError(
             f"no winner for any of {len(without)} tasks: run them first, or name a run with --run"
         )
-    folder.remove(*LATER_FILES, "fit.json")
     _write_package(folder, taken, winners, file.build())
+    # A kill leaves the earlier fit as it was, or no fit.json, which all that use a fit ask for.
+    folder.remove(*LATER_FILES, "fit.json")
+    _place_package(folder.path)
     result = Fit(winners=winners, without=without)
     folder.write("fit.json", result)
     by_name = {task.name: task for task in taken.tasks}
@@ -263,9 +266,8 @@ def _write_package(
     winners: Sequence[FittedWinner],
     model: torch.nn.Module,
 ) -> None:
-    """Write the package, whole or not at all: its own code, the winners, and sites.json."""
-    package, unfinished = folder.path / PACKAGE, folder.path / UNFINISHED
-    shutil.rmtree(unfinished, ignore_errors=True)
+    """Write the unfinished package: its own code, the winners, and sites.json."""
+    shutil.rmtree(folder.path / UNFINISHED, ignore_errors=True)
     for name, text in package_texts().items():
         folder.write_text(f"{UNFINISHED}/{name}", text)
     structure = load_package(folder, UNFINISHED).structure
@@ -294,5 +296,16 @@ def _write_package(
             )
         )
     folder.write(f"{UNFINISHED}/sites.json", {"winners": sites, "splits": splits.records})
-    shutil.rmtree(package, ignore_errors=True)
-    unfinished.rename(package)
+
+
+def _place_package(folder: Path) -> None:
+    """Give the written package its name; no part of it is ever there."""
+    package, replaced = folder / PACKAGE, folder / REPLACED
+    try:
+        shutil.rmtree(replaced, ignore_errors=True)
+        if package.exists():
+            package.rename(replaced)
+        (folder / UNFINISHED).rename(package)
+    except OSError as error:
+        raise AdoptError(f"can't write {package}: {error.strerror}") from error
+    shutil.rmtree(replaced, ignore_errors=True)
