@@ -44,7 +44,7 @@ from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline
 from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
 
-MOST_SNAPSHOTS = 12  # of one machine in one toolkit: 8 GB, and twice as many on a large disk
+MOST_SNAPSHOTS = 10  # of one machine in one toolkit: 10 GB, and twice as many on a large disk
 LARGE_FREE = 32 << 30  # bytes of the disk
 KEPT_S = 3600.0  # since it was last prepared: after that a snapshot makes place for a new one
 UNUSED_S = 30 * 86400.0  # after which another machine's snapshots are removed
