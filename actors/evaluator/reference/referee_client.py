@@ -151,10 +151,7 @@ class RefereeClient:
     # --- timed blocks ------------------------------------------------------------------------
 
     def prepare_slots(self, count: int, program: bytes) -> tuple[SlotsPrepared, int]:
-        """Allocate input slots; the caller closes the descriptor of their memory.
-
-        `program`: what an earlier referee of this device has returned with its slots; else empty.
-        """
+        """Allocate input slots; the caller closes the memory.  `program`: of earlier ones, or b""."""
         prepared, carried = self._ask(PrepareSlots(count=count, program=program))
         if not isinstance(prepared, SlotsPrepared):
             raise self._failure(prepared)
