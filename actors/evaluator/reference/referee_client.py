@@ -151,7 +151,7 @@ class RefereeClient:
     # --- timed blocks ------------------------------------------------------------------------
 
     def prepare_slots(self, count: int, program: bytes) -> tuple[SlotsPrepared, int]:
-        """Allocate input slots; the caller closes the memory.  `program`: of earlier ones, or b""."""
+        """Allocate input slots; the caller closes them.  `program`: of earlier ones, or empty."""
         prepared, carried = self._ask(PrepareSlots(count=count, program=program))
         if not isinstance(prepared, SlotsPrepared):
             raise self._failure(prepared)
