@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -588,3 +589,32 @@ def test_importing_a_package_warns_of_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         imported(tmp_path / made.name, made.module)
+
+
+def test_two_versions_under_one_name_keep_their_kernels_in_one_graph(tmp_path: Path) -> None:
+    """Dynamo looks globals up by a module's name. Before, it called the first version twice."""
+    torch._dynamo.reset()
+    inputs = [torch.randn(4, 16), torch.randn(4, 16)]
+    winners, expected = [], []
+    for scale in (1, 3):
+        folder = tmp_path / str(scale)
+        folder.mkdir()
+        made = package_of(folder, PLAIN_KERNELS.format(scale=scale), name="versioned")
+        for name in [name for name in sys.modules if name.partition(".")[0] == made.module]:
+            del sys.modules[name]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(folder / made.name))
+            part = importlib.import_module(f"{made.module}.gate")
+        plain, winner, _ = pair(part)
+        winners.append(winner)
+        expected.append((plain(*inputs) - inputs[1]) * scale + inputs[1])
+        assert part.ModelNew is sys.modules[part.ModelNew.__module__].ModelNew
+
+    def both(*given: torch.Tensor) -> list[torch.Tensor]:
+        return [winner(*given) for winner in winners]
+
+    compiled = torch.compile(both, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), expected)
+    for winner in winners:
+        assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()

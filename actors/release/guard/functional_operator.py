@@ -6,6 +6,8 @@ It is the last text of a package's module `drop_in`, and replaces one name of th
 # mypy: ignore-errors
 from __future__ import annotations
 
+import itertools as _itertools
+import sys as _sys
 import threading as _threading
 
 import torch as _torch
@@ -351,3 +353,18 @@ _is_function = (
     _RESULTS and len(_INIT) == len(_JUDGED["init"][2]) and not any(map(_has_record, _ARGUMENTS))
 )
 forward = _define_forward() if _is_function else None
+
+
+def _name_of_its_own():
+    """Return another name of this module, under which a compiler finds it, too.
+
+    torch.compile looks a function's globals up by the name of its module, and another version of
+    this package has the same one: in one graph, both were the first that it had seen.
+    """
+    names = (f"{_LIBRARY.ns}_{number}" for number in _itertools.count())
+    name = next(name for name in names if name not in _sys.modules)
+    _sys.modules[name] = _sys.modules[__name__]
+    return name
+
+
+__name__ = _name_of_its_own()

@@ -71,7 +71,10 @@ class _Class(type(Model)):
     @property
     def forward(cls):
         own = next(vars(each)["forward"] for each in cls.__mro__ if "forward" in vars(each))
-        if own is not vars(ModelNew)["forward"] or not _torch.fx._symbolic_trace.is_fx_tracing():
+        if (
+            own is not vars(ModelNew)["forward"]
+            or not _torch.fx._symbolic_trace.is_fx_symbolic_tracing()
+        ):
             return own
         _warn_once("torch.fx records plain operations")
         return Model.forward
