@@ -174,6 +174,7 @@ def test_own_macros_need_no_headers_of_their_own() -> None:
         ("at::parallel_for(0, n, at::internal::GRAIN_SIZE, f);", "ATen/TensorIterator.h"),
         ("dim = at::maybe_wrap_dim(dim, x.dim());", "ATen/WrapDimUtils.h"),
         ('RECORD_FUNCTION("mine", {});', "ATen/record_function.h"),
+        ("TORCH_CHECK_EQ(x.dim(), 2);", "c10/util/Logging.h"),
     ],
 )
 def test_names_of_torchs_umbrella_bring_their_headers(code: str, header: str) -> None:

@@ -242,3 +242,39 @@ def test_strings_in_the_line_that_a_front_end_repeats_are_no_names(toolkit: Tool
     assert doubt(toolkit, "cudafe++", output, text="int n;\nonly_in_torch(nn);\n") is not None
     unquoted = output.replace('"nn"', '"only_in_torch"')
     assert doubt(toolkit, "cudafe++", unquoted, text=text) is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        '(4): error: identifier "{}" is undefined',
+        '(4): error: class "at::Tensor" has no member "{}"',
+        ":4:3: error: ‘{}’ was not declared in this scope",
+        ":4:3: error: ‘class at::Tensor’ has no member named ‘{}’",
+    ],
+)
+@pytest.mark.parametrize(
+    ("line", "unknown", "is_in_doubt"),
+    [
+        ("int copied[2] = {1, 2}; sort = x.nothing;", "nothing", False),
+        ("int own = only_in_torch;", "only_in_torch", True),
+        ("sort(nothing, int)", "nothing", True),
+        ("AT_DISPATCH_FLOATING_TYPES nothing", "nothing", True),
+    ],
+)
+def test_of_an_unknown_name_only_itself_and_macros_decide(
+    toolkit: Toolkit, error: str, line: str, unknown: str, *, is_in_doubt: bool
+) -> None:
+    """A candidate's variable that torch has, too, in the same lines: torch built for a minute."""
+    text = f"#include <torch/extension.h>\n\n\n{line}\n"
+    output = f"{toolkit.folder}/main.cu{error.format(unknown)}\n"
+    declared = ("at", "class", "Tensor")
+    is_doubted = doubt(toolkit, "cudafe++", output, *declared, text=text) is not None
+    assert is_in_doubt == is_doubted
+
+
+def test_all_names_of_a_declaration_are_the_candidates(toolkit: Toolkit) -> None:
+    """`rows` is in torch's headers, and the first name of the declaration was another one."""
+    text = "#include <torch/extension.h>\nint cols = 4, copied = 8;\nauto y = copied + ;\n"
+    output = f"{toolkit.folder}/main.cu(3): error: expected an expression\n"
+    assert doubt(toolkit, "cudafe++", output, text=text) is None

@@ -35,6 +35,13 @@ _DISPATCHED_TYPES = frozenset(["scalar_t", "index_t", "underlying_t"])
 # What the author of a program says there: words, and no names.
 _OWN_WORDS = re.compile(r"(?<=static assertion failed)(?: with \"(?:[^\"\\]|\\.)*\"|:.*)|#error.*")
 _REPEATED = re.compile(r"\n[^\n]*\n *\^(?=\n|\Z)")  # the candidate's line, its macros replaced
+# Of the other names at an unknown one only macros may be its cause: one that is missing leaves its
+# arguments in the text, and everything else is an error of its own.
+_UNKNOWN = re.compile(
+    r"identifier \"\w+\" is undefined|‘\w+’ was not declared in this scope"
+    r"|\w+ \".*\" has no member \"\w+\"|‘.*’ has no member named ‘\w+’|‘\w+’ is not a member of ‘"
+)
+_MAY_BE_MACRO = re.compile(r"\b(?:[A-Z][A-Z0-9_]+\b|[A-Za-z_]\w*(?=\s*\())")
 LINES_BEFORE = 3
 DEVICE_ONLY_PHASE = "ptxas"  # the front end accepted the source before it ran
 LINK_PHASE = "link"
@@ -124,8 +131,11 @@ def _names_at(
     lines = CandidateSource(path="", text=place.text).code.splitlines()[
         max(0, place.line - 1 - LINES_BEFORE) : place.line
     ]
+    text = "\n".join(lines)
+    if _UNKNOWN.match(message):
+        text = " ".join(_MAY_BE_MACRO.findall(text))
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(message))
-    named = (identifiers_in(quoted) | identifiers_in("\n".join(lines))) & toolkit.torch_names
+    named = (identifiers_in(quoted) | identifiers_in(text)) & toolkit.torch_names
     dispatches = frozenset(_DISPATCH.findall(whole_code)) & toolkit.torch_names
     if dispatches:
         named = (named - _DISPATCHED_TYPES) | dispatches

@@ -34,6 +34,8 @@ _OWN = re.compile(
     rf"(?:\s*[&*]+\s*|\s+){_QUALIFIERS}(?P<name>[A-Za-z_]\w*)\s*(?=[=;,){{\[:(])",
     re.MULTILINE,
 )
+# A further name of one declaration: `int rows = 4, cols = 8;`
+_OWN_FURTHER = re.compile(r",\s*[&*]*\s*([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)?=(?!=)")
 _NO_TYPE = frozenset(
     [
         *("return", "else", "delete", "new", "throw", "case", "goto", "using", "namespace"),
@@ -71,9 +73,8 @@ def names_declared_in(text: str) -> frozenset[str]:
 
 def names_declared_by(code: str) -> frozenset[str]:
     """Return the names that a candidate's `code` declares: its functions, parameters and locals."""
-    return frozenset(
-        match["name"] for match in _OWN.finditer(code) if match["type"] not in _NO_TYPE
-    )
+    found = {match["name"] for match in _OWN.finditer(code) if match["type"] not in _NO_TYPE}
+    return frozenset(found.union(_OWN_FURTHER.findall(code)))
 
 
 def main(given: str, made: str) -> None:

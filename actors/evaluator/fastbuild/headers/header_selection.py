@@ -13,6 +13,7 @@ from actors.evaluator.fastbuild.headers.header_tree import (
 )
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 
+_COMPARISONS = ("EQ", "NE", "LE", "LT", "GE", "GT")
 # Headers that torch's umbrella includes and few candidates need, with what they declare.
 TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
     ("ATen/Dispatch_v2.h", frozenset(["AT_DISPATCH_V2", "AT_WRAP", "AT_EXPAND"])),
@@ -98,15 +99,17 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
         "c10/util/Logging.h",
         frozenset(
             [
+                *(
+                    f"{check}_{which}"
+                    for check in ("CHECK", "CAFFE_ENFORCE", "TORCH_CHECK", "TORCH_DCHECK")
+                    for which in (*_COMPARISONS, "NOTNULL", "THAT", "OP")
+                ),
                 "C10_LOG_API_USAGE_ONCE",
+                "C10_LOG_EVERY_N",
+                "C10_LOG_FIRST_N",
                 "CAFFE_ENFORCE",
+                "CAFFE_THROW",
                 "CHECK",
-                "CHECK_EQ",
-                "CHECK_GE",
-                "CHECK_GT",
-                "CHECK_LE",
-                "CHECK_LT",
-                "CHECK_NE",
                 "DCHECK",
                 "DLOG",
                 "LOG",
