@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from sample_kinds import (
     Sample,
@@ -33,7 +31,6 @@ from sample_kinds import (
 from torch.nn import functional
 
 MEGA = 1 << 20
-HALF = {"dtype": torch.bfloat16, "tolerance": 5e-3}
 CONVOLUTIONS = [
     implicit_gemm((2, 3, 9, 11), (5, 3, 3, 3), padding=1),
     implicit_gemm((3, 37, 17, 161), (130, 37, 3, 3)),
@@ -145,7 +142,6 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-conv-bf16x3": CONVOLUTIONS,
     "cuda-conv-wgmma": CONVOLUTIONS,
-    "cuda-conv-wgmma-half": [replace(each, **HALF) for each in CONVOLUTIONS],
     "cuda-mma-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-bf16x3": [gemm(128, 256, 96), gemm(4096, 4096, 4096, is_timed=True)],
     "cuda-gemm-tma-wgmma": [
@@ -211,7 +207,6 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
         linear(300, 260, 70, relu=True),
         linear(4096, 4096, 4096, relu=True, timed=True),
     ],
-    "triton-conv": CONVOLUTIONS,
     "triton-channel-reduce": [
         channels(3, 5, 52, 2),
         channels(70, 3, 5000, 2),

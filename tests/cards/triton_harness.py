@@ -10,9 +10,8 @@ FUNCTIONS = {
     "triton-attention": "attention",
     "triton-channel-reduce": "moments",
     "triton-column-reduce": "column_sum",
-    "triton-conv": "conv",
     "triton-row-scan": "cumsum",
     "triton-stencil-2d": "depthwise",
 }
 # Which of a sample's sizes a function takes behind the tensors.
-SIZES = {"triton-conv": slice(-2, None), "triton-stencil-2d": slice(-2, None)}
+SIZES = {"triton-stencil-2d": slice(-2, None)}
