@@ -19,6 +19,7 @@ GUARD_TEXTS = (
     "module_state.py",
     "equal_values.py",
     "module_changes.py",
+    "carried_state.py",
     "call_modes.py",
     "call_context.py",
     "call_guard.py",
@@ -101,6 +102,8 @@ def _case_lines(judged: Judged, indent: str) -> list[str]:
         f'{indent}"{name}": {_spec(getattr(judged, name))},'
         for name in ("init", "inputs", "outputs", "state")
     ]
+    if judged.carried is not None:
+        lines.append(f'{indent}"carried": {_spec(judged.carried)},')
     if judged.dtype:
         if judged.dtype not in ITEM_BYTES:
             raise UnreleasableError(f"unknown dtype {judged.dtype!r}")

@@ -1,0 +1,112 @@
+"""The state that a module keeps in plain attributes: kernels get it at each call and give it back.
+
+The judge records which attributes a call changes (`_JUDGED["carried"]`).  The module owns their
+values.  So plain calls and calls of kernels continue from one state, and a copy has its own.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import torch as _torch
+
+from actors.release.guard.judged_values import _ALIGNMENT, _CASES, _DEVICE, _JUDGED, _misfit
+from actors.release.guard.module_state import _unregistered_places
+
+# --- copied from here on ---
+
+_CHANGED_BY_CALLS = _JUDGED.get("carried", ("dict", (), ()))
+_KEEPS_STATE = bool(_CHANGED_BY_CALLS[1])
+# Name -> what a call makes of the attribute; nothing where the judged cases differ in it.
+_CARRIED = {
+    name: spec
+    for name, spec in zip(*_CHANGED_BY_CALLS[1:])
+    if all(case.get("carried") == _CHANGED_BY_CALLS for case in _CASES)
+}
+_CARRIED_PLACES = frozenset(tuple(name.rpartition(".")[::2]) for name in _CARRIED)
+
+
+class _CarriedState:
+    """The attributes of one module that its calls change, and their places in the candidate."""
+
+    def __init__(self, module, reference, kernel):
+        """Raise `TypeError` where the constructor or the candidate has no such attribute."""
+        self.places = []  # (name, spec, dictionary, key, the candidate's dictionary, spec if new)
+        for name, spec in _CARRIED.items():
+            path, _, key = name.rpartition(".")
+            own, first, theirs = (_held_by(each, path) for each in (module, reference, kernel))
+            made = (first or {}).get(key)
+            # A tensor that is no buffer stays where the constructor makes it until the first call.
+            device = made.device.type if isinstance(made, _torch.Tensor) else ""
+            new = (*spec[:4], device)
+            for store, what in ((first, "constructor"), (theirs, "kernels' class")):
+                value = None if store is None else store.get(key)
+                misfit = _misfit(value, spec, name, loose=True)
+                if misfit or value.requires_grad:
+                    raise TypeError(
+                        f"each call of the module changes its attribute {name}, "
+                        f"and the {what} keeps no such tensor"
+                    )
+            self.places.append((name, spec, own, key, theirs, new))
+        carried = {(id(store), key) for _, _, store, key, _, _ in self.places}
+        tensors = [*module.parameters(), *module.buffers()]
+        tensors += [
+            store[key]
+            for store, key in _unregistered_places(module)
+            if (id(store), key) not in carried
+        ]
+        self.others = frozenset(map(_memory_of, tensors))
+
+    def misfit(self, tensors):
+        """Return what of the state kernels can't take in a call on `tensors`; "" for nothing."""
+        if _DEVICE == "cuda" and _torch.cuda.is_current_stream_capturing():
+            return "a CUDA graph is captured, and each call changes the module's state"
+        used = {_memory_of(tensor) for tensor in tensors} | self.others
+        for name, spec, own, key, _, new in self.places:
+            value, what = own.get(key), f"its {name}"
+            reason = _misfit(value, spec, what)
+            reason = reason and _misfit(value, new, what)
+            if reason:
+                return reason
+            if value.requires_grad or value.is_neg() or value.is_conj():
+                return f"{what} requires a gradient, or is a view with other signs"
+            if value.is_inference() and not _torch.is_inference_mode_enabled():
+                return f"{what} was made in inference mode"
+            if value.data_ptr() % _ALIGNMENT:
+                return f"{what} does not begin at a multiple of {_ALIGNMENT} bytes"
+            if value.is_cuda and value.get_device() != _torch.cuda.current_device():
+                return f"{what} is not on the current device"
+            place = _memory_of(value)
+            if place in used:
+                return f"{what} shares its memory with another tensor"
+            used.add(place)
+        return ""
+
+    def hand_over(self):
+        """Give the module's state to the candidate."""
+        for _, _, own, key, theirs, _ in self.places:
+            theirs[key] = own[key]
+
+    def take_back(self):
+        """Give the candidate's state to the module: all of it, or raise `TypeError`."""
+        for name, spec, _, key, theirs, new in self.places:
+            value = theirs.get(key)
+            reason = _misfit(value, spec, name) and _misfit(value, new, name)
+            if reason or value.requires_grad:
+                raise TypeError(reason or f"{name} requires a gradient")
+        for _, _, own, key, theirs, _ in self.places:
+            own[key] = theirs[key]
+
+
+def _held_by(module, path):
+    """Return the attributes of a submodule; None where there is no such submodule."""
+    if not path:
+        return vars(module)
+    parts = dict(module.named_modules(remove_duplicate=False)) if hasattr(module, "modules") else {}
+    return vars(parts[path]) if path in parts else None
+
+
+def _memory_of(tensor):
+    """Return where a tensor's memory begins; the tensor's number where it has none of its own."""
+    if tensor.layout is not _torch.strided:
+        return ("", id(tensor))
+    return tensor.untyped_storage().data_ptr() or ("", id(tensor))
