@@ -10,11 +10,12 @@ import pytest
 from actors.evaluator import release_stage
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
+from actors.evaluator.judge import Judge
 from actors.evaluator.release_stage import CHECK_S, SLOWEST_FACTOR, ReleaseStage
 from actors.work_context import STANDALONE
 from protocol.release import Judged, Release
 from protocol.settings import Limits
-from protocol.values import Task
+from protocol.values import Reference, Task
 
 
 @pytest.mark.parametrize("first_s", [1.0, 175.0])
@@ -50,3 +51,34 @@ def test_a_busy_machine_gives_later_checks_more_time(
     least = CHECK_S + Limits().check_s
     assert [least, max(least, SLOWEST_FACTOR * first_s)] == limits[:2]
     assert set(limits[2:]) == {limits[1]}
+
+
+STATEFUL = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.state, self.table, self.last = torch.randn(8), torch.ones(8), None
+
+    def forward(self, x):
+        self.state = torch.tanh(self.state + x) * self.table
+        self.last = x + 1
+        return self.state * 2
+
+def get_inputs():
+    return [torch.rand(8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_reference_names_the_attributes_that_calls_change(patient_judge: Judge) -> None:
+    """A winner's file has them, and not the constant, which kernels may have built in."""
+    reference = patient_judge.measure(Task(name="stateful", source=STATEFUL, checks=3))
+    assert isinstance(reference, Reference)
+    assert reference.judged is not None
+    carried = reference.judged.carried
+    assert isinstance(carried, Nest)
+    assert {"state", "last"} == set(carried.keys)

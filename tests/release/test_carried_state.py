@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -93,8 +94,10 @@ def candidate(body: str = HONEST, attribute: str = HELD) -> str:
 
 def release_of(task: str, folder: Path) -> Release:
     """Return what the referee records of a task."""
-    own = TaskModule(task, "cpu")
+    with contextlib.chdir(folder):
+        own = TaskModule(task, "cpu")
     own.make(0)
+    own.eager_outputs(own.inputs(0), 0)
     what = judged(imported(task, folder))
     return Release(judged=replace(what, carried=find_carried(own, 1)))
 
@@ -292,19 +295,47 @@ def test_a_constant_in_an_attribute_is_compared_as_before(tmp_path: Path) -> Non
     assert 1 == winner.kernel_stats()["kernel"]
 
 
-def test_attributes_that_no_winner_can_carry_are_left_out(tmp_path: Path) -> None:
-    """A cache that grows has another shape at each call; a constant is no state."""
-    del tmp_path
-    task = STREAM.replace(
-        "        return self.h2o(",
-        "        self.cache = torch.cat([self.cache, x])\n        return self.h2o(",
-    ).replace("self.tanh = nn.Tanh()", "self.tanh, self.table = nn.Tanh(), torch.ones(3)\n"
-              "        self.cache = torch.zeros(0, width)")  # fmt: skip
-    own = TaskModule(task, "cpu")
-    own.make(0)
-    found = find_carried(own, 1)
-    assert found is not None
-    assert ("hidden",) == found.keys
+GROWING = STREAM.replace(
+    "        return self.h2o(",
+    "        self.cache = torch.cat([self.cache, x])\n        return self.h2o(",
+).replace("self.tanh = nn.Tanh()", "self.tanh, self.cache = nn.Tanh(), torch.zeros(0, width)")
+
+
+def test_a_state_that_changes_its_form_runs_the_plain_forward(tmp_path: Path) -> None:
+    """A cache that grows has another shape at each call, for which kernels were not judged."""
+    grown = candidate(HONEST + "; self.cache = torch.cat([self.cache, x])",
+                      HELD + "; self.cache = torch.zeros(0, width)")  # fmt: skip
+    plain, winner, (x,) = pair(file_of(tmp_path, grown, GROWING))
+    with torch.no_grad():
+        for _number in range(2):
+            torch.testing.assert_close(winner(x), plain(x))
+    torch.testing.assert_close(winner.cache, plain.cache)
+    (reason,) = winner.kernel_stats()["reasons"]
+    assert "changes its attribute cache, which its constructor makes in another form" in reason
+
+
+LAZY = STREAM.replace("self.hidden = torch.randn((4, width))", "self.hidden = None").replace(
+    "        if initial is not None:\n            self.hidden.copy_(initial)\n"
+    "        self.hidden = self.hidden.to(x.device)\n",
+    "        if self.hidden is None:\n            self.hidden = torch.zeros_like(x)\n",
+)
+LAZY_HELD = {"attribute": "self.hidden = None"}
+LAZY_BEGIN = "h = torch.zeros_like(x) if self.hidden is None else self.hidden; "
+
+
+def test_a_state_that_the_first_call_makes_is_carried(tmp_path: Path) -> None:
+    """It is None at first, and may be None again."""
+    source = candidate(LAZY_BEGIN + "out, self.hidden = self.step(x, h)", **LAZY_HELD)
+    for name in ("fresh process", "module state", "deepcopy", "state dict"):
+        checked = check(tmp_path, source, LAZY, name)
+        assert checked.passed, checked.reason
+    own = candidate(
+        LAZY_BEGIN.replace("hidden", "own") + "out, self.own = self.step(x, h)",
+        "self.own = self.hidden = None",
+    )
+    checked = check(tmp_path, own, LAZY)
+    assert (False, False) == (checked.passed, checked.skipped)
+    assert "hidden" in checked.reason
 
 
 def test_a_compiled_winner_holds_the_plain_forward(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
-from actors.evaluator.ipc.layout_checks import Nest
+from actors.evaluator.ipc.layout_checks import Leaf, Nest
 
 CALLS = 2  # the first one may only move a constant to the inputs' device
 
@@ -23,10 +23,9 @@ CALLS = 2  # the first one may only move a constant to the inputs' device
 def find_carried(task: TaskModule, seed: int) -> Nest | None:
     """Return the layout of the tensors that each call changes, a dictionary by name; None: no such.
 
-    Left out: what requires a gradient, changes its shape or dtype, or is not contiguous.  No winner
-    can carry it.
+    As the last call left them: a guard finds out whether a winner can carry them.
     """
-    if not tensor_attributes(task.model):
+    if not tensor_attributes(task.model):  # it has made calls
         return None
     with task_errors_as("Model.forward"), torch.no_grad():
         model = copy.deepcopy(task.model)
@@ -39,10 +38,8 @@ def find_carried(task: TaskModule, seed: int) -> Nest | None:
     found = {
         name: after
         for name, after in tensor_attributes(model).items()
-        if name in before
-        and layout_of(after) == layout_of(values[name])
-        and _is_plain(after)
-        and _is_changed(before[name], values[name], after)
+        if isinstance(layout_of(after), Leaf)
+        and (name not in before or _is_changed(before[name], values[name], after))
     }
     items = tuple(map(layout_of, found.values()))
     return Nest(kind="dict", keys=tuple(found), items=items) if found else None
@@ -60,12 +57,3 @@ def tensor_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 def _is_changed(before: torch.Tensor, value: torch.Tensor, after: torch.Tensor) -> bool:
     return after is not before or not has_same_bytes(after.detach(), value)
-
-
-def _is_plain(value: torch.Tensor) -> bool:
-    return (
-        type(value) is torch.Tensor
-        and value.layout is torch.strided
-        and value.is_contiguous()
-        and not value.requires_grad
-    )

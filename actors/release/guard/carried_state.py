@@ -34,18 +34,12 @@ class _CarriedState:
         for name, spec in _CARRIED.items():
             path, _, key = name.rpartition(".")
             own, first, theirs = (_held_by(each, path) for each in (module, reference, kernel))
-            made = (first or {}).get(key)
-            # A tensor that is no buffer stays where the constructor makes it until the first call.
-            device = made.device.type if isinstance(made, _torch.Tensor) else ""
-            new = (*spec[:4], device)
-            for store, what in ((first, "constructor"), (theirs, "kernels' class")):
-                value = None if store is None else store.get(key)
-                misfit = _misfit(value, spec, name, loose=True)
-                if misfit or value.requires_grad:
-                    raise TypeError(
-                        f"each call of the module changes its attribute {name}, "
-                        f"and the {what} keeps no such tensor"
-                    )
+            new = _as_made(first, key)
+            said = f"each call of the module changes its attribute {name}"
+            if new is None or (new[0] == "tensor" and new[1:3] != spec[1:3]):
+                raise TypeError(f"{said}, which its constructor makes in another form")
+            if theirs is None or key not in theirs or _misfit(theirs[key], new, "", loose=True):
+                raise TypeError(f"{said}, and the kernels' class has no such attribute")
             self.places.append((name, spec, own, key, theirs, new))
         carried = {(id(store), key) for _, _, store, key, _, _ in self.places}
         tensors = [*module.parameters(), *module.buffers()]
@@ -63,10 +57,11 @@ class _CarriedState:
         used = {_memory_of(tensor) for tensor in tensors} | self.others
         for name, spec, own, key, _, new in self.places:
             value, what = own.get(key), f"its {name}"
-            reason = _misfit(value, spec, what)
-            reason = reason and _misfit(value, new, what)
+            reason = _misfit(value, new, what) and _misfit(value, spec, what)
             if reason:
                 return reason
+            if value is None:  # as the constructor makes it
+                continue
             if value.requires_grad or value.is_neg() or value.is_conj():
                 return f"{what} requires a gradient, or is a view with other signs"
             if value.is_inference() and not _torch.is_inference_mode_enabled():
@@ -90,11 +85,25 @@ class _CarriedState:
         """Give the candidate's state to the module: all of it, or raise `TypeError`."""
         for name, spec, _, key, theirs, new in self.places:
             value = theirs.get(key)
-            reason = _misfit(value, spec, name) and _misfit(value, new, name)
-            if reason or value.requires_grad:
+            reason = _misfit(value, new, name) and _misfit(value, spec, name)
+            if reason or (value is not None and value.requires_grad):
                 raise TypeError(reason or f"{name} requires a gradient")
         for _, _, own, key, theirs, _ in self.places:
             own[key] = theirs[key]
+
+
+def _as_made(attributes, key):
+    """Return what a constructor makes of an attribute, as a spec: a tensor or None; else None."""
+    if attributes is None or key not in attributes:
+        return None
+    made = attributes[key]
+    if made is None:
+        return ("plain", None)
+    if not isinstance(made, _torch.Tensor) or made.requires_grad:
+        return None
+    # A tensor that is no buffer stays on the host until a call moves it.
+    stride = None if made.is_contiguous() else made.stride()
+    return ("tensor", made.dtype, made.shape, stride, made.device.type)
 
 
 def _held_by(module, path):
