@@ -88,6 +88,8 @@ def _judged_literal(release: Release, candidate: str, task: str) -> str:
         lines.append('    "default dtype": True,')
     if judged.gradients is not None:
         lines.append(f'    "gradients": {tuple(map(int, judged.gradients))!r},')
+    if judged.carried is not None and set(release.limits) == set(LIMITS):
+        lines.append('    "unchecked state": True,')  # no use was tried yet
     if release.more_judged:
         lines.append('    "more": (')
         for each in release.more_judged:

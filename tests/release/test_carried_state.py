@@ -21,7 +21,7 @@ from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
 from actors.evaluator.release_stage import CHECKS, NO_COMPILER_CHECK, essential_failure
 from actors.release.composition import drop_in_source
-from protocol.release import Release
+from protocol.release import LIMITS, Release
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -360,6 +360,20 @@ def test_what_the_module_itself_can_not_differentiate_is_no_failure(tmp_path: Pa
     refused = check(tmp_path, candidate(), never, "gradients")
     assert refused.skipped
     assert refused.reason.startswith("the module itself: ")
+
+
+def test_before_its_release_check_a_winner_with_a_state_runs_the_plain_forward(
+    tmp_path: Path,
+) -> None:
+    """A run writes the best so far with every limit: nothing has tried its state."""
+    release = replace(release_of(STREAM, tmp_path), limits=LIMITS)
+    file = imported(drop_in_source(STREAM, candidate(), release), tmp_path)
+    plain, winner, (x,) = pair(file)
+    with torch.no_grad():
+        for _number in range(2):
+            torch.testing.assert_close(winner(x), plain(x))
+    (reason,) = winner.kernel_stats()["reasons"]
+    assert "hidden, and whether the kernels keep it was not checked" in reason
 
 
 def test_a_state_that_was_not_checked_makes_no_winner(tmp_path: Path) -> None:

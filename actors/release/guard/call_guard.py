@@ -11,7 +11,12 @@ import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_context import _context_misfit
-from actors.release.guard.carried_state import _CARRIED, _CARRIED_PLACES, _CarriedState
+from actors.release.guard.carried_state import (
+    _CARRIED,
+    _CARRIED_PLACES,
+    _NOT_CARRIED,
+    _CarriedState,
+)
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _ALL_CONTIGUOUS,
@@ -57,7 +62,9 @@ class _Guard:
         numbers = range(len(_CASES))
         self.made, misfit = _fitting(numbers, lambda n: _constructor_misfit(arguments, n))
         self.cases = self.made
-        self.off = _NO_KERNELS or ("" if self.made else misfit)  # why the kernels can never run
+        self.off = (
+            _NO_KERNELS or _NOT_CARRIED or ("" if self.made else misfit)
+        )  # why the kernels can never run
         self.kernel = self.call = None  # the candidate and its forward, once bound
         self.carried = None  # the state in attributes, once bound
         self.lock, self.turn = _threading.Lock(), _threading.RLock()
@@ -197,7 +204,11 @@ class _Guard:
                 self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
             if isinstance(kernel, _torch.nn.Module):
                 kernel.to(device, dtype)
-        self.carried = _CarriedState(module, reference, kernel) if _CARRIED else None
+        if _CARRIED:
+            self.carried = _CarriedState(module, reference, kernel)
+            self.off = self.carried.missing
+            if self.off:
+                return
         for name, (store, key) in _counterparts(kernel, reference).items():
             own, mine = state[name]
             store[key] = own[mine]

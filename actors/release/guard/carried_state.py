@@ -21,7 +21,14 @@ _CARRIED = {
     name: spec
     for name, spec in zip(*_CHANGED_BY_CALLS[1:])
     if all(case.get("carried") == _CHANGED_BY_CALLS for case in _CASES)
+    and "unchecked state" not in _JUDGED
 }
+_NOT_CARRIED = (
+    f"each call changes its attribute {_CHANGED_BY_CALLS[1][0]}, and whether the kernels keep it "
+    "was not checked"
+    if _KEEPS_STATE and not _CARRIED
+    else ""
+)
 _CARRIED_PLACES = frozenset(tuple(name.rpartition(".")[::2]) for name in _CARRIED)
 
 
@@ -29,7 +36,8 @@ class _CarriedState:
     """The attributes of one module that its calls change, and their places in the candidate."""
 
     def __init__(self, module, reference, kernel):
-        """Raise `TypeError` where the constructor or the candidate has no such attribute."""
+        """`missing`: why the kernels can't run, where constructor or candidate have no such one."""
+        self.missing = ""
         self.places = []  # (name, spec, dictionary, key, the candidate's dictionary, spec if new)
         for name, spec in _CARRIED.items():
             path, _, key = name.rpartition(".")
@@ -37,9 +45,9 @@ class _CarriedState:
             new = _as_made(first, key)
             said = f"each call of the module changes its attribute {name}"
             if new is None or (new[0] == "tensor" and new[1:3] != spec[1:3]):
-                raise TypeError(f"{said}, which its constructor makes in another form")
-            if theirs is None or key not in theirs or _misfit(theirs[key], new, "", loose=True):
-                raise TypeError(f"{said}, and the kernels' class has no such attribute")
+                self.missing = f"{said}, which its constructor makes in another form"
+            elif theirs is None or key not in theirs or _misfit(theirs[key], new, "", loose=True):
+                self.missing = f"{said}, and the kernels' class has no such attribute"
             self.places.append((name, spec, own, key, theirs, new))
         carried = {(id(store), key) for _, _, store, key, _, _ in self.places}
         tensors = [*module.parameters(), *module.buffers()]

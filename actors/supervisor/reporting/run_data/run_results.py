@@ -221,9 +221,7 @@ def release_of(task: TaskState, best: NodeView) -> Release | None:
     if best.verdict.release is None and reference and reference.judged:
         # What is correct is so in every case; the header and the limits are of the first one.
         others = tuple(case.judged for case in reference.cases[1:] if case.judged)
-        # Whether the kernels keep a state that the module has in an attribute is not checked yet.
-        first = msgspec.structs.replace(reference.judged, carried=None)
-        return Release(judged=first, limits=LIMITS, more_judged=others)
+        return Release(judged=reference.judged, limits=LIMITS, more_judged=others)
     return best.verdict.release
 
 
