@@ -212,6 +212,15 @@ class _Guard:
         for name, (store, key) in _counterparts(kernel, reference).items():
             own, mine = state[name]
             store[key] = own[mine]
+        self.note_parts(module, reference)
+        self.ties = tuple(self.tie(reference, name, *place) for name, place in state.items())
+        self.card = device.index if device.type == "cuda" else None
+        self.thread = _threading.get_ident()
+        self.call = kernel.forward if isinstance(kernel, _torch.nn.Module) else kernel
+
+    def note_parts(self, module, reference):
+        """Keep what module and candidate are, to compare with at each call."""
+        kernel = self.kernel
         parts = kernel.modules() if isinstance(kernel, _torch.nn.Module) else ()
         self.kernel_flags = [(part, part.training) for part in parts]
         self.judged_flags = [part.training for part in reference.modules()]
@@ -222,10 +231,6 @@ class _Guard:
             )
             for (name, part), flag in flags
         ]
-        self.ties = tuple(self.tie(reference, name, *place) for name, place in state.items())
-        self.card = device.index if device.type == "cuda" else None
-        self.thread = _threading.get_ident()
-        self.call = kernel.forward if isinstance(kernel, _torch.nn.Module) else kernel
 
     @staticmethod
     def tie(reference, name, store, key):
