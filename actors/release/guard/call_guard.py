@@ -306,12 +306,15 @@ def _tensors_misfit(tensors, wanted):
     return ""
 
 
+_AT_ONCE = _contextlib.nullcontext()
+
+
 def _run(module, args):
     """Call the kernels, or the plain forward where they can't be used."""
     if not _CARRIED:
         return _run_in_turn(module, args)
     # One call after the other: the state of a call in another thread is never half of it.
-    with getattr(module._kernel_guard, "turn", _contextlib.nullcontext()):
+    with getattr(module._kernel_guard, "turn", _AT_ONCE):  # a constructor's call has none
         return _run_in_turn(module, args)
 
 

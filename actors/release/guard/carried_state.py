@@ -62,10 +62,10 @@ class _CarriedState:
         """Return what of the state kernels can't take in a call on `tensors`; "" for nothing."""
         if _DEVICE == "cuda" and _torch.cuda.is_current_stream_capturing():
             return "a CUDA graph is captured, and each call changes the module's state"
-        used = {_memory_of(tensor) for tensor in tensors} | self.others
+        used = [_memory_of(tensor) for tensor in tensors]
         for name, spec, own, key, _, new in self.places:
             value, what = own.get(key), f"its {name}"
-            reason = _misfit(value, new, what) and _misfit(value, spec, what)
+            reason = _form_misfit(value, spec, new, what)
             if reason:
                 return reason
             if value is None:  # as the constructor makes it
@@ -79,9 +79,9 @@ class _CarriedState:
             if value.is_cuda and value.get_device() != _torch.cuda.current_device():
                 return f"{what} is not on the current device"
             place = _memory_of(value)
-            if place in used:
+            if place in self.others or place in used:
                 return f"{what} shares its memory with another tensor"
-            used.add(place)
+            used.append(place)
         return ""
 
     def hand_over(self):
@@ -93,11 +93,19 @@ class _CarriedState:
         """Give the candidate's state to the module: all of it, or raise `TypeError`."""
         for name, spec, _, key, theirs, new in self.places:
             value = theirs.get(key)
-            reason = _misfit(value, new, name) and _misfit(value, spec, name)
+            reason = _form_misfit(value, spec, new, name)
             if reason or (value is not None and value.requires_grad):
                 raise TypeError(reason or f"{name} requires a gradient")
         for _, _, own, key, theirs, _ in self.places:
             own[key] = theirs[key]
+
+
+def _form_misfit(value, spec, new, name):
+    """Return how a value differs from what a call makes and from a new one; "" for either form."""
+    reason = _misfit(value, spec, name)
+    if reason and value is None and new[0] == "plain":
+        return ""
+    return reason and (new[0] == "plain" or _misfit(value, new, name)) and reason
 
 
 def _as_made(attributes, key):
