@@ -25,6 +25,8 @@ class Judged(Value, frozen=True, kw_only=True):
     state: Layout  # parameters and buffers, a dict by name
     # Judged with its backward pass: the inputs' tensors that got gradients; None: without it.
     gradients: tuple[int, ...] | None = None
+    # Tensors in plain attributes that each call changes, a dict by name: as a call leaves them.
+    carried: Layout | None = None
     dtype: str = ""  # that the module was made (`.to(dtype)`); "": as it is constructed
 
 

@@ -25,8 +25,10 @@ from actors.release.composition import UnreleasableError, drop_in_source
 from actors.work_context import EvaluationContext
 from protocol.release import LIMITS, Judged, Release
 
+MODULE_STATE_CHECK = "module state"  # of modules whose calls change an attribute
 CHECKS = (
     "fresh process",
+    MODULE_STATE_CHECK,
     "gradients",
     "state dict",
     "deepcopy",
@@ -46,7 +48,7 @@ CHECKS = (
     "second device",
 )
 NO_COMPILER_CHECK = "no compiler"
-ESSENTIAL_CHECKS = ("fresh process", "state dict", "gradients")
+ESSENTIAL_CHECKS = ("fresh process", MODULE_STATE_CHECK, "state dict", "gradients")
 CHECK_S = 90.0  # for one check in addition to the module's own calls: torch.compile is slow
 SLOWEST_FACTOR = 3.0  # a check may take so many times as long as the slowest that has passed
 ALL_CHECKS_S = 300.0  # a check that would begin later is skipped
@@ -77,8 +79,10 @@ class ReleaseStage:
 
         The checks are made in the fixture's case; `more_judged`: the other cases of the task.
         """
-        checks = (*CHECKS, NO_COMPILER_CHECK)
         begun = Release(judged=self._fixture.judged, more_judged=more_judged)
+        checks = [*CHECKS, NO_COMPILER_CHECK]
+        if begun.judged.carried is None:
+            checks.remove(MODULE_STATE_CHECK)
         release = self._check(begun, candidate, checks)
         limits = tuple(limit for limit in LIMITS if limit in release.failed)
         if not limits or essential_failure(release):
@@ -194,6 +198,9 @@ def essential_failure(release: Release) -> str:
     for name in ESSENTIAL_CHECKS:
         if name in release.failed:
             return f"not a drop-in module: {name}: {release.failed[name]}"
+    if release.judged.carried is not None and MODULE_STATE_CHECK in release.skipped:
+        untried = release.skipped[MODULE_STATE_CHECK]
+        return f"not a drop-in module: {MODULE_STATE_CHECK} can't be checked: {untried}"
     return ""
 
 

@@ -19,6 +19,7 @@ GUARD_TEXTS = (
     "module_state.py",
     "equal_values.py",
     "module_changes.py",
+    "carried_state.py",
     "call_modes.py",
     "call_context.py",
     "call_guard.py",
@@ -87,6 +88,8 @@ def _judged_literal(release: Release, candidate: str, task: str) -> str:
         lines.append('    "default dtype": True,')
     if judged.gradients is not None:
         lines.append(f'    "gradients": {tuple(map(int, judged.gradients))!r},')
+    if judged.carried is not None and set(release.limits) == set(LIMITS):
+        lines.append('    "unchecked state": True,')  # no use was tried yet
     if release.more_judged:
         lines.append('    "more": (')
         for each in release.more_judged:
@@ -101,6 +104,8 @@ def _case_lines(judged: Judged, indent: str) -> list[str]:
         f'{indent}"{name}": {_spec(getattr(judged, name))},'
         for name in ("init", "inputs", "outputs", "state")
     ]
+    if judged.carried is not None:
+        lines.append(f'{indent}"carried": {_spec(judged.carried)},')
     if judged.dtype:
         if judged.dtype not in ITEM_BYTES:
             raise UnreleasableError(f"unknown dtype {judged.dtype!r}")

@@ -11,6 +11,7 @@ from actors.evaluator.children.release_checks import (
     card_construction,
     gpu_release_checks,
     release_comparison,
+    tensor_agreement,
 )
 from actors.evaluator.children.tensors import random_fills
 from actors.evaluator.children.tensors.random_fills import LargeFillsOnCard
@@ -146,8 +147,8 @@ def test_a_tensor_within_the_tolerance_needs_no_second_look() -> None:
     torch = pytest.importorskip("torch")
     expected = [torch.ones(4), torch.full((4,), 2e-8)]
     exact = [torch.ones(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)]
-    release_comparison.require_same(
+    tensor_agreement.require_same(
         [torch.ones(4) + 1e-4, torch.zeros(4)], expected, "", lambda: exact
     )
-    with pytest.raises(release_comparison.ReleaseCheckError):
-        release_comparison.require_same([torch.ones(4), torch.ones(4)], expected, "", lambda: exact)
+    with pytest.raises(tensor_agreement.ReleaseCheckError):
+        tensor_agreement.require_same([torch.ones(4), torch.ones(4)], expected, "", lambda: exact)

@@ -60,6 +60,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     follows_state: bool  # if not: so it is once the state that calls change is set back
     is_repeated: bool  # the same inputs and random numbers give the same outputs
     updated: Nest  # a dictionary of the parameters and buffers that a call changes
+    carried: Nest | None = None  # likewise of the tensors in plain attributes; None: no such
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
     has_double: bool  # a float64 reference could be made

@@ -155,6 +155,7 @@ class ReferenceFixture:
             inputs=inputs,
             outputs=outputs,
             state=facts.state,
+            carried=facts.carried,
             dtype=facts.form.dtype,
             gradients=facts.form.inputs if facts.form.backward else None,
         )

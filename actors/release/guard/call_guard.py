@@ -3,6 +3,7 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib as _contextlib
 import threading as _threading
 import weakref as _weakref
 
@@ -10,6 +11,12 @@ import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_context import _context_misfit
+from actors.release.guard.carried_state import (
+    _CARRIED,
+    _CARRIED_PLACES,
+    _NOT_CARRIED,
+    _CarriedState,
+)
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _ALL_CONTIGUOUS,
@@ -55,9 +62,12 @@ class _Guard:
         numbers = range(len(_CASES))
         self.made, misfit = _fitting(numbers, lambda n: _constructor_misfit(arguments, n))
         self.cases = self.made
-        self.off = _NO_KERNELS or ("" if self.made else misfit)  # why the kernels can never run
+        self.off = (
+            _NO_KERNELS or _NOT_CARRIED or ("" if self.made else misfit)
+        )  # why the kernels can never run
         self.kernel = self.call = None  # the candidate and its forward, once bound
-        self.lock = _threading.Lock()
+        self.carried = None  # the state in attributes, once bound
+        self.lock, self.turn = _threading.Lock(), _threading.RLock()
         self.bindings = 0
         self.ties = ()  # of the module's parameters and buffers, which the candidate uses
         self.parts = ()  # the submodules as they were judged
@@ -98,7 +108,12 @@ class _Guard:
             for tie in self.ties:
                 if tie[2].requires_grad and not tie[5]:
                     return _GRADIENTS
-        return (_DEVICE == "cuda" and self.card_misfit(tensors)) or self.module_misfit(module)
+        reason = (_DEVICE == "cuda" and self.card_misfit(tensors)) or self.module_misfit(module)
+        if self.carried is None or reason:
+            return reason
+        if wanted and _IS_DIFFERENTIATED:  # the state of the next call would have a derivative
+            return _GRADIENTS
+        return self.carried.misfit(tensors)
 
     def card_misfit(self, tensors):
         """Return what of the card's state the kernels can't take; "" for nothing."""
@@ -181,7 +196,7 @@ class _Guard:
 
         with _torch.random.fork_rng(cards), _torch.no_grad():
             reference = plain()
-            self.off = _changed_module(module, reference, plain)
+            self.off = _changed_module(module, reference, plain, _CARRIED_PLACES)
             if self.off:
                 return
             _torch.manual_seed(0)
@@ -189,18 +204,33 @@ class _Guard:
                 self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
             if isinstance(kernel, _torch.nn.Module):
                 kernel.to(device, dtype)
+        if _CARRIED:
+            self.carried = _CarriedState(module, reference, kernel)
+            self.off = self.carried.missing
+            if self.off:
+                return
         for name, (store, key) in _counterparts(kernel, reference).items():
             own, mine = state[name]
             store[key] = own[mine]
-        parts = kernel.modules() if isinstance(kernel, _torch.nn.Module) else ()
-        self.kernel_flags = [(part, part.training) for part in parts]
-        self.judged_flags = [part.training for part in reference.modules()]
-        flags = zip(module.modules(), self.judged_flags)
-        self.parts = [_Part(part, flag, part is module) for part, flag in flags]
+        self.note_parts(module, reference)
         self.ties = tuple(self.tie(reference, name, *place) for name, place in state.items())
         self.card = device.index if device.type == "cuda" else None
         self.thread = _threading.get_ident()
         self.call = kernel.forward if isinstance(kernel, _torch.nn.Module) else kernel
+
+    def note_parts(self, module, reference):
+        """Keep what module and candidate are, to compare with at each call."""
+        kernel = self.kernel
+        parts = kernel.modules() if isinstance(kernel, _torch.nn.Module) else ()
+        self.kernel_flags = [(part, part.training) for part in parts]
+        self.judged_flags = [part.training for part in reference.modules()]
+        flags = zip(module.named_modules(), self.judged_flags)
+        self.parts = [
+            _Part(
+                part, flag, part is module, {key for path, key in _CARRIED_PLACES if path == name}
+            )
+            for (name, part), flag in flags
+        ]
 
     @staticmethod
     def tie(reference, name, store, key):
@@ -212,7 +242,7 @@ class _Guard:
 
     def unbind(self):
         """Have the candidate constructed anew at the next call: the module's tensors moved."""
-        self.kernel = self.call = None
+        self.kernel = self.call = self.carried = None
         self.cases = self.made
         self.ties = ()
 
@@ -276,13 +306,28 @@ def _tensors_misfit(tensors, wanted):
     return ""
 
 
+_AT_ONCE = _contextlib.nullcontext()
+
+
 def _run(module, args):
     """Call the kernels, or the plain forward where they can't be used."""
+    if not _CARRIED:
+        return _run_in_turn(module, args)
+    # One call after the other: the state of a call in another thread is never half of it.
+    with getattr(module._kernel_guard, "turn", _AT_ONCE):  # a constructor's call has none
+        return _run_in_turn(module, args)
+
+
+def _run_in_turn(module, args):
     guard = module._kernel_guard
     reason = guard.misfit(module, args)
     if not reason:
         try:
+            if guard.carried is not None:
+                guard.carried.hand_over()
             result = guard.call(*args)
+            if guard.carried is not None:
+                guard.carried.take_back()
         except Exception as error:  # the candidate's own: the plain forward is there
             if type(error).__name__ == _STOP:
                 raise

@@ -9,6 +9,7 @@ import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_guard import _case_misfit, _inputs_misfit, _run
+from actors.release.guard.carried_state import _CHANGED_BY_CALLS, _KEEPS_STATE
 from actors.release.guard.judged_values import (
     _CASES,
     _DEVICE,
@@ -109,6 +110,8 @@ def _traceable_misfit(module, args, kwargs):
         return module._kernel_guard.off
     if "compile" in _LIMITS:
         return "its kernels were not right under torch.compile"
+    if _KEEPS_STATE:
+        return f"each call changes its attribute {_CHANGED_BY_CALLS[1][0]}"
     guard = module._kernel_guard
     if kwargs:
         return "it is called with keywords"

@@ -14,6 +14,7 @@ import torch as _torch
 from torch.nn import Module as Model
 
 from actors.release.guard.call_context import _context_misfit
+from actors.release.guard.carried_state import _KEEPS_STATE
 from actors.release.guard.compiled_operator import _LIBRARY, _fresh, _is_exporting, _traced
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
@@ -348,9 +349,13 @@ def _traced(module, args, kwargs):
     return _compiled(module, args, kwargs)
 
 
-# The original of a call with a dataclass needs the dataclass, and an operator takes tensors.
+# The original of a call with a dataclass needs the dataclass, and an operator takes tensors.  A
+# module whose calls change its attributes is no function of tensors.
 _is_function = (
-    _RESULTS and len(_INIT) == len(_JUDGED["init"][2]) and not any(map(_has_record, _ARGUMENTS))
+    _RESULTS
+    and not _KEEPS_STATE
+    and len(_INIT) == len(_JUDGED["init"][2])
+    and not any(map(_has_record, _ARGUMENTS))
 )
 forward = _define_forward() if _is_function else None
 

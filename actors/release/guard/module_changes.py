@@ -25,12 +25,13 @@ _OTHER_MODE = "its kernels were judged in another mode (training or evaluation)"
 class _Part:
     """One submodule as the candidate was set up for it."""
 
-    def __init__(self, module, training, is_root=False):
+    def __init__(self, module, training, is_root=False, carried=()):
+        """`carried`: the attributes that calls change."""
         self.module, self.training, self.is_root = module, training, is_root
         self.own, self.kind, self.children = vars(module), type(module), dict(module._modules)
         self.keys = frozenset(self.own)
         # (dictionary, key, value, what shows a change in place) of attributes and constants
-        held = [(self.own, *each) for each in _attributes(module)]
+        held = [(self.own, *each) for each in _attributes(module) if each[0] not in carried]
         held += [(module._buffers, *each) for each in _constants(module)]
         self.watched = [(*each, _inside(each[2])) for each in held]
 
@@ -117,13 +118,14 @@ def _is_same(one, other):
     return one is other
 
 
-def _changed_module(module, reference, construct):
+def _changed_module(module, reference, construct, carried=()):
     """Return how a module differs from a new one of its constructor; "" for nothing.
 
-    `construct` returns another new one.  A value that differs between two new modules, such as a
+    `carried`: places, (a submodule's name, an attribute), that are not compared.  `construct`
+    returns another new module.  A value that differs between two new modules, such as a
     number of its own, is no difference.
     """
-    passed = set()
+    passed = set(carried)
     while True:
         reason, place = _first_difference(module, reference, passed)
         if place is None or _first_difference(construct(), reference, passed)[1] != place:

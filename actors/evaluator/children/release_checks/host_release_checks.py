@@ -15,18 +15,21 @@ from typing import Any, NamedTuple
 
 import torch
 
+from actors.evaluator.children.release_checks.carried_attributes import require_same_attributes
 from actors.evaluator.children.release_checks.release_comparison import (
-    ReleaseCheckError,
-    ReleaseComparison,
-    UntestableUseError,
     call_on_copies,
     changes_state,
     exact_outputs,
     map_tensors,
     perturbed,
-    require_same,
     stats_of,
     widened,
+)
+from actors.evaluator.children.release_checks.state_release_checks import StateReleaseChecks
+from actors.evaluator.children.release_checks.tensor_agreement import (
+    ReleaseCheckError,
+    UntestableUseError,
+    require_same,
 )
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone
@@ -43,7 +46,18 @@ class _Differentiable(NamedTuple):
     wanted: list[torch.Tensor]  # whose gradients are compared
 
 
-class HostReleaseChecks(ReleaseComparison):
+class _GradientCalls(NamedTuple):
+    """Which calls of a module are differentiated."""
+
+    number: int
+    together: bool = False  # all forwards before the first backward, as where gradients add up
+
+
+# A module may refuse what others allow: one that keeps a graph from call to call, for example.
+_GRADIENT_CALLS = (_GradientCalls(2, together=True), _GradientCalls(2), _GradientCalls(1))
+
+
+class HostReleaseChecks(StateReleaseChecks):
     """The checks that need no GPU."""
 
     def run(self, name: str) -> None:
@@ -58,17 +72,22 @@ class HostReleaseChecks(ReleaseComparison):
             self.expect(winner, plain, self.inputs(seed), kernels=True)
 
     def check_gradients(self) -> None:
-        plain, winner = self.pair()
-        together = True  # both forwards before the first backward, as where gradients add up
-        try:
-            expected = self._gradients(plain, together=True)
-        except RuntimeError:  # the module itself does not allow it, or there is no memory
-            together = False
-            expected = self._gradients(plain, together=False)
-        got = self._gradients(winner, together=together)
-        names = [f"gradient {number}" for number in range(len(expected))]
-        doubled = functools.partial(self._gradients, together=together, wide=True)
-        self._require_gradients(got, expected, names, plain, doubled)
+        for calls in _GRADIENT_CALLS:
+            plain, winner = self.pair()
+            try:
+                expected = self._gradients(plain, calls)
+            except RuntimeError as error:  # the module itself refuses it, or there is no memory
+                own = error
+                continue
+            got = self._gradients(winner, calls)
+            names = [f"gradient {number}" for number in range(len(expected))]
+            doubled = functools.partial(self._gradients, calls=calls, wide=True)
+            self._require_gradients(got, expected, names, plain, doubled)
+            require_same_attributes(winner, plain, self.carried, "with gradients: ")
+            return
+        if isinstance(own, torch.OutOfMemoryError):
+            raise own
+        raise UntestableUseError(f"the module itself: {own}") from own
 
     def _require_gradients(
         self,
@@ -99,16 +118,13 @@ class HostReleaseChecks(ReleaseComparison):
         return [None] * count
 
     def _gradients(
-        self, module: torch.nn.Module, *, together: bool, wide: bool = False
+        self, module: torch.nn.Module, calls: _GradientCalls, *, wide: bool = False
     ) -> list[torch.Tensor | None]:
-        """Return the gradients of two calls; `together`: both forwards run before a backward.
-
-        `wide`: the module is in float64, and so are its inputs.
-        """
-        calls = (self._differentiable(module, seed, wide=wide) for seed in range(2))
+        """Return the gradients of calls; `wide`: of the module and its inputs in float64."""
+        made = (self._differentiable(module, seed, wide=wide) for seed in range(calls.number))
         return [
             gradient
-            for each in (list(calls) if together else calls)
+            for each in (list(made) if calls.together else made)
             for gradient in torch.autograd.grad(each.loss, each.wanted, allow_unused=True)
         ]
 
@@ -166,7 +182,8 @@ class HostReleaseChecks(ReleaseComparison):
     def check_deepcopy(self) -> None:
         plain, winner = self.pair()
         self.expect(winner, plain, self.inputs(), kernels=True)
-        self.expect(copy.deepcopy(winner), plain, self.inputs(1), kernels=True)
+        own = copy.deepcopy(plain) if self.carried else plain
+        self.expect(copy.deepcopy(winner), own, self.inputs(1), kernels=True)
         self.expect(winner, plain, self.inputs(2), kernels=True, where="the original: ")
 
     def check_pickle(self) -> None:
@@ -188,7 +205,9 @@ class HostReleaseChecks(ReleaseComparison):
             return tensor[: batch // 2].contiguous() if cut else tensor
 
         self.expect(winner, plain, map_tensors(self.inputs(1), shorter), kernels=False)
-        self.expect(winner, plain, self.inputs(2), kernels=True, where="the judged batch again: ")
+        self.expect(
+            winner, plain, self.inputs(2), kernels=self.again, where="the judged batch again: "
+        )
 
     def check_non_contiguous(self) -> None:
         plain, winner = self.pair()
@@ -205,7 +224,7 @@ class HostReleaseChecks(ReleaseComparison):
 
         self.expect(winner, plain, map_tensors(self.inputs(), strided), where="strided inputs: ")
         self.expect(winner, plain, map_tensors(self.inputs(), shifted), where="misaligned inputs: ")
-        self.expect(winner, plain, self.inputs(), kernels=True)
+        self.expect(winner, plain, self.inputs(), kernels=self.again)
 
     def check_autocast(self) -> None:
         plain, winner = self.pair()
@@ -232,6 +251,8 @@ class HostReleaseChecks(ReleaseComparison):
     def check_threads(self) -> None:
         plain, winner = self.pair()
         self.expect(winner, plain, self.inputs(), kernels=True)
+        if self.carried:
+            raise UntestableUseError("the module's outputs depend on the calls before")
         # Two threads with inputs of their own, so that a buffer which calls share shows.
         work = []
         for seed in range(2):
@@ -317,6 +338,7 @@ class HostReleaseChecks(ReleaseComparison):
         return [parameter.grad for parameter in wrapped.parameters()]
 
     def check_export(self) -> None:
+        self.require_no_state()
         plain, winner = self.pair()
         inputs = tuple(self.inputs())
         try:
@@ -331,6 +353,7 @@ class HostReleaseChecks(ReleaseComparison):
         self.expect(module, plain, self.inputs(1))
 
     def check_jit_trace(self) -> None:
+        self.require_no_state()
         plain, winner = self.pair()
         inputs = tuple(self.inputs())
         trace: Any = torch.jit.trace

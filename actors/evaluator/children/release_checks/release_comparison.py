@@ -1,10 +1,7 @@
 """Compares a winner with the plain module: the common part of the release checks.
 
 It runs in a confined child, in the winner's own process, so it finds mistakes, not fraud.  Each
-check compares `ModelNew` of the drop-in file with `Model` of the same file.  The tolerance is wide,
-because the referee, a process without candidate code, has judged the outputs against float64
-before.  Outputs that are only what rounding leaves of larger numbers (a mean of normalised values)
-agree where the winner is as near to float64 as the module is.
+check compares `ModelNew` of the drop-in file with `Model` of the same file.
 """
 
 from __future__ import annotations
@@ -13,13 +10,18 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from actors.evaluator.children.release_checks.card_construction import prepare_guard
+from actors.evaluator.children.release_checks.carried_attributes import require_same_attributes
+from actors.evaluator.children.release_checks.tensor_agreement import (
+    ReleaseCheckError,
+    UntestableUseError,
+    require_same,
+)
 from actors.evaluator.children.tensors import tensor_copies
 from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
@@ -29,18 +31,6 @@ from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
 from protocol.cases import TaskCase
 from protocol.values import DeviceKind
-
-TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of an output's largest element
-DEFAULT_TOLERANCE = 2e-3
-OWN_ERRORS = 8.0  # a winner's error may be so many times the module's own, as where it is judged
-
-
-class ReleaseCheckError(Exception):
-    """The winner is wrong in one use; the message describes it in one line."""
-
-
-class UntestableUseError(Exception):
-    """This use can't be tried here; the message has the reason in one line."""
 
 
 class ReleaseComparison:
@@ -61,6 +51,10 @@ class ReleaseComparison:
         self.module = module
         self.device = device
         self._case = case or TaskCase(name="")
+        # The attributes in which the module keeps a state; () for most modules.
+        self.carried: tuple[str, ...] = module._JUDGED.get("carried", ("dict", ()))[1]
+        # Whether the kernels must run after calls of other kinds: those may leave another state.
+        self.again = None if self.carried else True
         self._fills_on_card = fills_on_card
         if fills_on_card:
             prepare_guard(module)
@@ -112,25 +106,29 @@ class ReleaseComparison:
 
         `kernels`: whether the winner's kernels must have run (True) or not (False).
         """
+        # What a call returns may follow from the state in attributes, which calls change.
+        before = copy.deepcopy(plain) if self.carried else plain
         try:
             expected = call_on_copies(plain, inputs)
         except Exception as error:  # noqa: BLE001  # the module's own: the winner must raise, too
             expected = error
-        if not isinstance(expected, Exception) and self._is_random(plain, inputs, expected):
+        if not isinstance(expected, Exception) and self._is_random(before, inputs, expected):
             raise UntestableUseError("the module's own outputs differ from call to call")
-        before = stats_of(winner)["kernel"]
+        earlier = stats_of(winner)["kernel"]
         try:
             got = call_on_copies(winner, inputs)
         except Exception as error:
             if isinstance(expected, Exception):
+                require_same_attributes(winner, plain, self.carried, where)
                 return
             raise ReleaseCheckError(f"{where}{type(error).__name__}: {error}") from error
         if isinstance(expected, Exception):
             raise ReleaseCheckError(f"{where}it returns what the module refuses: {expected}")
-        require_same(got, expected, where, exact_outputs(plain, inputs))
+        require_same(got, expected, where, exact_outputs(before, inputs))
         if state_of(winner):
             require_same(state_of(winner), state_of(plain), f"{where}state after a call: ")
-        ran = stats_of(winner)["kernel"] > before
+        require_same_attributes(winner, plain, self.carried, where)
+        ran = stats_of(winner)["kernel"] > earlier
         if kernels is not None and ran is not kernels:
             why = list(stats_of(winner)["reasons"]) or ["the kernels ran"]
             raise ReleaseCheckError(f"{where}{why[-1]}")
@@ -142,46 +140,6 @@ class ReleaseComparison:
         except ReleaseCheckError:
             return bool(plain.training and list(plain.buffers())) is False
         return False
-
-
-def require_same(
-    got: object,
-    expected: object,
-    where: str = "",
-    exact: Callable[[], object] = lambda: None,
-) -> None:
-    """Raise `ReleaseCheckError` unless two values hold tensors that agree.
-
-    `exact` returns the same tensors in float64, or None: where a tensor differs, its error decides.
-    """
-    ours, theirs = list(tensors_in(got)), list(tensors_in(expected))
-    if len(ours) != len(theirs):
-        raise ReleaseCheckError(f"{where}{len(ours)} tensors, expected {len(theirs)}")
-    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            raise ReleaseCheckError(
-                f"{where}{one.dtype}{list(one.shape)}, expected {other.dtype}{list(other.shape)}"
-            )
-        if not other.numel():
-            continue
-        left, right = (each.detach().to(torch.float64) for each in (one, other))
-        finite = right.isfinite()
-        if not torch.equal(left.isfinite(), finite):
-            raise ReleaseCheckError(f"{where}other elements are finite than expected")
-        largest = float(right[finite].abs().max()) if bool(finite.any()) else 0.0
-        error = float((left[finite] - right[finite]).abs().max()) if bool(finite.any()) else 0.0
-        if error > TOLERANCES.get(other.dtype, DEFAULT_TOLERANCE) * max(largest, 1e-30):
-            true = next(islice(tensors_in(exact()), number, None), None)
-            if true is None or not _is_as_exact(left, right, true):
-                raise ReleaseCheckError(f"{where}off by {error:.3g}, the largest is {largest:.3g}")
-
-
-def _is_as_exact(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether values are as near to float64 as the module's own, within a factor."""
-    if exact.shape != ours.shape:
-        return False
-    own, error = (float((each - exact.detach()).abs().max()) for each in (theirs, ours))
-    return error <= OWN_ERRORS * own
 
 
 def exact_outputs(plain: torch.nn.Module, inputs: Sequence[object]) -> Callable[[], object]:
