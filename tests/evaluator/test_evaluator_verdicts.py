@@ -228,6 +228,13 @@ def get_init_inputs(): return []
         (("torch.randn(32, 64), torch", "torch.randn(31, 64), torch"), "line"),
         (("return [2.0]", "return 2.0"), "expected a list"),
         (("return [2.0]", "raise KeyError('gone')"), "gone"),
+        (
+            (
+                "super().__init__()",
+                "super().__init__(); self.lock = __import__('threading').Lock()",
+            ),
+            "copy.deepcopy of Model raised TypeError",
+        ),
     ],
 )
 def test_a_task_that_does_not_work_is_a_problem_in_one_line(

@@ -283,6 +283,10 @@ def test_the_rules_are_the_judges_own_numbers() -> None:
     plain = "\n".join(rule_lines(described, "cpu", [], 3, JudgeRules()))
     assert "TF32 in" not in plain
     assert "Each call of Model changes" not in plain
+    (line,) = set(rule_lines(described, "cpu", [], 3, JudgeRules(), (), ("hidden",))) - set(
+        rule_lines(described, "cpu", [], 3, JudgeRules())
+    )
+    assert line.startswith("Each call of Model changes hidden, tensors in plain attributes")
     names = [f"bn{number}.running_mean" for number in range(8)]
     (line,) = [
         each

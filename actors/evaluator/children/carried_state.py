@@ -5,13 +5,12 @@ No state dict has them, so a winner's guard has to hand them from call to call.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import torch
 
 from actors.evaluator.children.source_import import seed_all
-from actors.evaluator.children.task_errors import task_errors_as
+from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
@@ -27,8 +26,13 @@ def find_carried(task: TaskModule, seed: int) -> Nest | None:
     """
     if not tensor_attributes(task.model):  # it has made calls
         return None
+    try:
+        model = task.model_copy()
+    except (
+        UnsuitableTaskError
+    ):  # no memory: the guard takes a changed attribute for a user's change
+        return None
     with task_errors_as("Model.forward"), torch.no_grad():
-        model = copy.deepcopy(task.model)
         for number in range(CALLS):
             before = tensor_attributes(model)
             values = {name: clone(value.detach()) for name, value in before.items()}

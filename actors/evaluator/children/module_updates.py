@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -43,7 +42,7 @@ def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     updated: dict[str, torch.Tensor] = {}
     own = task.model.state_dict()
     if not all(has_same_bytes(own[name], value) for name, value in task.state.items()):
-        model = copy.deepcopy(task.model)
+        model = task.model_copy()
         first, second = (clone(_after_calls(task, model, inputs, seed, 1)) for _time in range(2))
         updated = {
             name: second[name]
@@ -70,13 +69,13 @@ def _state_floors(
     if not names:
         return {}
     try:
-        eager = _after_calls(task, copy.deepcopy(task.model), inputs, seed, MEASURED_CALLS)
+        eager = _after_calls(task, task.model_copy(), inputs, seed, MEASURED_CALLS)
         if task.has_double:
-            model = copy.deepcopy(task.model).double()
+            model = task.model_copy().double()
             exact = _after_calls(task, model, as_double(inputs), seed, MEASURED_CALLS)
         else:
             with without_tf32():
-                exact = _after_calls(task, copy.deepcopy(task.model), inputs, seed, MEASURED_CALLS)
+                exact = _after_calls(task, task.model_copy(), inputs, seed, MEASURED_CALLS)
     # A module may fail in its second call in another precision: then the usual error passes.
     except Exception:  # noqa: BLE001
         return {}

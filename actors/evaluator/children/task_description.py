@@ -6,7 +6,6 @@ It runs in the trusted referee.  A part that fails is left out: a task may refus
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +41,7 @@ def describe_task(task: TaskModule, seed: int, floor: float) -> TaskDescribed:
 def _with_operations(
     described: TaskDescribed, task: TaskModule, inputs: list[object]
 ) -> TaskDescribed:
-    model = copy.deepcopy(task.model)  # a call may change buffers
+    model = task.model_copy()  # a call may change buffers
     given = clone(inputs)
 
     def call() -> object:
@@ -99,7 +98,7 @@ def _tf32_outputs(task: TaskModule, inputs: list[object], seed: int) -> list[tor
         return []
     known = (RuntimeError, TypeError, UnsuitableTaskError)
     with suppress(*known), task_cost.tf32_products(allowed=True):
-        return list(tensors_in(task.eager_outputs(clone(inputs), seed, copy.deepcopy(task.model))))
+        return list(tensors_in(task.eager_outputs(clone(inputs), seed, task.model_copy())))
     return []
 
 

@@ -119,6 +119,11 @@ class TaskModule:
             made = self._task.Model(*to_device(self.init, self.device))
             self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
 
+    def model_copy(self) -> torch.nn.Module:
+        """Return a copy of the module, whose calls change nothing of the module's."""
+        with task_errors_as("copy.deepcopy of Model"):
+            return copy.deepcopy(self.model)
+
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
         inputs = self.inputs(seed)
@@ -126,7 +131,7 @@ class TaskModule:
             leaves = map_tensors(
                 inputs, lambda each: each.requires_grad_() if each.is_floating_point() else each
             )
-            returned = copy.deepcopy(self.model)(*leaves)  # type: ignore[misc]  # a list
+            returned = self.model_copy()(*leaves)  # type: ignore[misc]  # a list
         form = backward_form(self.form, self.model, self._drawn_inputs(seed), returned)
         if not form.outputs:
             raise UnsuitableTaskError("Model.forward returns nothing that can be differentiated")
@@ -267,9 +272,9 @@ class TaskModule:
         if self.has_double or self.device == "cpu":
             return ()
         try:
-            eager = self.eager_outputs(clone(inputs), start, copy.deepcopy(self.model))
+            eager = self.eager_outputs(clone(inputs), start, self.model_copy())
             with without_tf32():
-                exact = self.eager_outputs(clone(inputs), start, copy.deepcopy(self.model))
+                exact = self.eager_outputs(clone(inputs), start, self.model_copy())
             pairs = zip(tensors_in(eager), tensors_in(exact), strict=True)
             return tuple(correctness.floor_beside_eager(*pair) for pair in pairs)
         # Shapes may depend on values, and memory may not do: then the usual error passes.
@@ -281,7 +286,7 @@ class TaskModule:
         return self._double(inputs, start) if self.has_double else None
 
     def _double(self, inputs: list[object], start: RandomStart) -> object:
-        model = copy.deepcopy(self.model).double()
+        model = self.model_copy().double()
         start_from(start)
         with torch.no_grad():
             return clone(self.call(model, as_double(inputs)))
@@ -325,14 +330,14 @@ class TaskModule:
 
         `between`: the seed of other inputs, on which the module is called in between.
         """
-        model = copy.deepcopy(self.model)
+        model = self.model_copy()
         results = []
         for number in range(2):
             if number and between is not None:
                 with task_errors_as("Model.forward"), torch.no_grad():
                     self.call(model, self.inputs(between))
             if seed is not None:
-                model = copy.deepcopy(self.model)
+                model = self.model_copy()
                 seed_all(seed)
             given = clone(inputs)
             with task_errors_as("Model.forward"), torch.no_grad():

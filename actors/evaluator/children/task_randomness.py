@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -75,7 +74,7 @@ def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
     """
-    model, states = copy.deepcopy(task.model), []
+    model, states = task.model_copy(), []
     before = {name: model.state_dict()[name].clone() for name in state}
     first: object = None
     is_same = True

@@ -19,16 +19,19 @@ def rule_lines(
     checks: int,
     rules: JudgeRules,
     updated: Sequence[str] = (),
+    carried: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return what is compared, what is timed and what comes, one line each.
 
-    `updated`: the names of parameters and buffers that a call of the task changes.
+    `updated`: the names of parameters and buffers that a call of the task changes; `carried`: of
+    tensors in plain attributes.
     """
     return (
         *_tolerance_lines(task.tolerances, rules),
         *_tf32_lines(task, device),
         _inputs_line(input_kinds, checks),
         *_state_lines(updated),
+        *_attribute_lines(carried),
         *_timing_lines(device),
     )
 
@@ -94,14 +97,27 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
 
 def _state_lines(updated: Sequence[str]) -> Iterator[str]:
     if updated:
-        more = f" and {len(updated) - NAMES_SHOWN} more" if len(updated) > NAMES_SHOWN else ""
         yield (
-            f"Each call of Model changes {', '.join(updated[:NAMES_SHOWN])}{more}: each call of "
+            f"Each call of Model changes {_names(updated)}: each call of "
             "ModelNew has to change them likewise. Before a timed block both get them as loaded. "
             "They are compared after the checks' calls and after some timed blocks, each by the "
             "rule for outputs with its own RMS: statistics of values in half precision are often "
             "off by more."
         )
+
+
+def _attribute_lines(carried: Sequence[str]) -> Iterator[str]:
+    if carried:
+        yield (
+            f"Each call of Model changes {_names(carried)}, tensors in plain attributes: ModelNew "
+            "has to make them in its constructor under the same names and in the same form, and "
+            "each call has to change them likewise."
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"{', '.join(names[:NAMES_SHOWN])}{more}"
 
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:

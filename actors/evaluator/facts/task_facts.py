@@ -66,6 +66,7 @@ class TaskFacts:
                 fixture.task.checks,
                 self._rules,
                 parts.updated.keys,
+                parts.carried.keys if parts.carried is not None else (),
             ),
         )
 

@@ -147,10 +147,14 @@ def check_gradients(subject):
     judged = subject.part.JUDGED.get("gradients")  # the kernels run for these inputs alone
     for numbers in (None, judged) if judged is not None else (None,):
         calls = [differentiable(winner, subject.inputs(seed), numbers) for seed in range(2)]
-        before = [differentiable(plain, subject.inputs(seed), numbers) for seed in range(2)]
+        try:
+            before = [differentiable(plain, subject.inputs(seed), numbers) for seed in range(2)]
+            expected = [differentiate(*each) for each in before]
+        except RuntimeError as error:  # one that keeps a graph from call to call, for example
+            raise NotCheckableError(f"the original itself: {error}") from error
         truths = [exact_gradients(plain, subject.inputs(seed), numbers) for seed in range(2)]
-        for one, other, truth in zip(calls, before, truths):
-            require_close(differentiate(*one), differentiate(*other), truth)
+        for one, other, truth in zip(calls, expected, truths):
+            require_close(differentiate(*one), other, truth)
     if judged is not None:
         subject.require_kernels(winner.kernel_stats()["kernel"], winner)
 

@@ -67,7 +67,8 @@ class Subject:
         """Whether the kernels may run on this device, and in a use that may have a limit."""
         judged = self.part.JUDGED
         limits = judged["limits"]
-        if use == "compile" and self.part.drop_in._has_records():
+        # A call with a record, or one that changes an attribute, is no operator of a graph.
+        if use == "compile" and (self.part.drop_in._has_records() or "carried" in judged):
             return False
         several = self.is_first or "second instance" not in limits
         return self.device == judged["device"] and several and use not in limits
