@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import warnings
@@ -181,7 +182,6 @@ def test_what_the_check_can_spare_is_for_tasks_that_had_no_time(
     folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, a U-Net's second task was not run, and a minute of three was left at the end."""
-    kinds = iter(("endless", "quick", "quick"))
     run = RUN.replace("KIND", "sys.argv[1]")
     monkeypatch.setattr(task_runs, "supervisor", lambda: (sys.executable, "-c", run, next(kinds)))
     monkeypatch.setattr(stages, "has_winner", lambda folder, task: task.name == "first")
@@ -189,11 +189,16 @@ def test_what_the_check_can_spare_is_for_tasks_that_had_no_time(
     for module in (task_runs, stages):
         monkeypatch.setattr(module, "LEAST_RUN_S", 3.7)
     tasks = list(tasks_named(folder, ["first", "second"]))
-    said: list[str] = []
-    monkeypatch.setattr(stages, "say", said.append)
     taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
-    stages._AllStages(all_arguments(folder))._run_tasks(taken)
-    late = said[said.index("second: no time is left for its run (--max-minutes)") + 1 :]
+    for _try in range(3):  # other programs may leave it no time
+        shutil.rmtree(folder.path / "runs", ignore_errors=True)
+        kinds = iter(("endless", "quick", "quick"))
+        said: list[str] = []
+        monkeypatch.setattr(stages, "say", said.append)
+        stages._AllStages(all_arguments(folder))._run_tasks(taken)
+        late = said[said.index("second: no time is left for its run (--max-minutes)") + 1 :]
+        if late:
+            break
     assert late[0].startswith("second: 4 attempts, 0:0")
 
 

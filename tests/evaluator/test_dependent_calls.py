@@ -43,10 +43,13 @@ def judged(judge: Judge, name: str, corpus: str = "recurrence") -> Verdict:
     return verdict
 
 
-def require_not_credited(verdict: Verdict, accusation: str) -> None:
-    """Require that a cheat is rejected; on a very busy machine, that no interval believes it."""
+def require_not_credited(verdict: Verdict, *accusations: str) -> None:
+    """Require that a cheat is rejected; on a very busy machine, that no interval believes it.
+
+    `accusations`: what is true of it; which is found first depends on the machine.
+    """
     if verdict.verdict is Outcome.REJECTED:
-        assert accusation in verdict.reason
+        assert any(each in verdict.reason for each in accusations), verdict.reason
     else:
         assert not is_credited(verdict), verdict
 
@@ -111,7 +114,8 @@ def test_random_numbers_hide_no_calls_that_are_computed_together(thorough_judge:
         verdict = judged(thorough_judge, "hostile/computed_at_the_end", "dropout")
         if verdict.verdict is Outcome.REJECTED:
             break
-    require_not_credited(verdict, "of a block is not that of its inputs")
+    together = "computes calls of a block together"
+    require_not_credited(verdict, "of a block is not that of its inputs", together)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

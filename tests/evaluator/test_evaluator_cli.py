@@ -50,8 +50,9 @@ def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None
         assert first["speedup_ci95"][0] <= first["speedup"] <= first["speedup_ci95"][1]
     assert second["verdict"] == "wrong"
     assert done.returncode == 1
-    # On a busy machine it may say that it looks a second time.
-    assert all("second time" in line for line in done.stderr.splitlines())
+    # On a busy machine it may say what it waits for.
+    told = [line for line in done.stderr.splitlines() if "waiting for the task's" not in line]
+    assert [] == told
     assert list((files / "scratch").iterdir()) == []
 
 
