@@ -7,16 +7,24 @@ gradients of the outputs as its last input, and returns outputs and gradients to
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import map_tensors
 from actors.evaluator.ipc.orders import CallForm
 
 OUTPUT, OF_INPUT, OF_PARAMETER = "output", "gradient of input", "gradient of parameter"
+
+
+def module_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of the task's module, whose calls change nothing of the module's."""
+    with task_errors_as("copy.deepcopy of Model"):
+        return copy.deepcopy(module)
 
 
 def placed(module: object, form: CallForm, device: str) -> object:

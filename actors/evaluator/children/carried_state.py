@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
+from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule
@@ -27,7 +28,7 @@ def find_carried(task: TaskModule, seed: int) -> Nest | None:
     if not tensor_attributes(task.model):  # it has made calls
         return None
     try:
-        model = task.model_copy()
+        model = module_copy(task.model)
     except (
         UnsuitableTaskError
     ):  # no memory: the guard takes a changed attribute for a user's change

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from actors.evaluator.children import correctness
+from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
@@ -42,7 +43,7 @@ def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
     updated: dict[str, torch.Tensor] = {}
     own = task.model.state_dict()
     if not all(has_same_bytes(own[name], value) for name, value in task.state.items()):
-        model = task.model_copy()
+        model = module_copy(task.model)
         first, second = (clone(_after_calls(task, model, inputs, seed, 1)) for _time in range(2))
         updated = {
             name: second[name]
@@ -69,13 +70,13 @@ def _state_floors(
     if not names:
         return {}
     try:
-        eager = _after_calls(task, task.model_copy(), inputs, seed, MEASURED_CALLS)
+        eager = _after_calls(task, module_copy(task.model), inputs, seed, MEASURED_CALLS)
         if task.has_double:
-            model = task.model_copy().double()
+            model = module_copy(task.model).double()
             exact = _after_calls(task, model, as_double(inputs), seed, MEASURED_CALLS)
         else:
             with without_tf32():
-                exact = _after_calls(task, task.model_copy(), inputs, seed, MEASURED_CALLS)
+                exact = _after_calls(task, module_copy(task.model), inputs, seed, MEASURED_CALLS)
     # A module may fail in its second call in another precision: then the usual error passes.
     except Exception:  # noqa: BLE001
         return {}

@@ -14,6 +14,7 @@ import torch
 from msgspec.structs import replace
 
 from actors.evaluator.children import correctness, profiler, task_cost
+from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
@@ -41,7 +42,7 @@ def describe_task(task: TaskModule, seed: int, floor: float) -> TaskDescribed:
 def _with_operations(
     described: TaskDescribed, task: TaskModule, inputs: list[object]
 ) -> TaskDescribed:
-    model = task.model_copy()  # a call may change buffers
+    model = module_copy(task.model)  # a call may change buffers
     given = clone(inputs)
 
     def call() -> object:
@@ -98,7 +99,7 @@ def _tf32_outputs(task: TaskModule, inputs: list[object], seed: int) -> list[tor
         return []
     known = (RuntimeError, TypeError, UnsuitableTaskError)
     with suppress(*known), task_cost.tf32_products(allowed=True):
-        return list(tensors_in(task.eager_outputs(clone(inputs), seed, task.model_copy())))
+        return list(tensors_in(task.eager_outputs(clone(inputs), seed, module_copy(task.model))))
     return []
 
 

@@ -6,7 +6,6 @@ candidate code.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import ModuleType
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
-from actors.evaluator.children.call_form import backward_form, call_of, placed
+from actors.evaluator.children.call_form import backward_form, call_of, module_copy, placed
 from actors.evaluator.children.random_state import RandomStart, start_from
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
@@ -119,11 +118,6 @@ class TaskModule:
             made = self._task.Model(*to_device(self.init, self.device))
             self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
 
-    def model_copy(self) -> torch.nn.Module:
-        """Return a copy of the module, whose calls change nothing of the module's."""
-        with task_errors_as("copy.deepcopy of Model"):
-            return copy.deepcopy(self.model)
-
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
         inputs = self.inputs(seed)
@@ -131,7 +125,7 @@ class TaskModule:
             leaves = map_tensors(
                 inputs, lambda each: each.requires_grad_() if each.is_floating_point() else each
             )
-            returned = self.model_copy()(*leaves)  # type: ignore[misc]  # a list
+            returned = module_copy(self.model)(*leaves)  # type: ignore[misc]  # a list
         form = backward_form(self.form, self.model, self._drawn_inputs(seed), returned)
         if not form.outputs:
             raise UnsuitableTaskError("Model.forward returns nothing that can be differentiated")
@@ -272,9 +266,9 @@ class TaskModule:
         if self.has_double or self.device == "cpu":
             return ()
         try:
-            eager = self.eager_outputs(clone(inputs), start, self.model_copy())
+            eager = self.eager_outputs(clone(inputs), start, module_copy(self.model))
             with without_tf32():
-                exact = self.eager_outputs(clone(inputs), start, self.model_copy())
+                exact = self.eager_outputs(clone(inputs), start, module_copy(self.model))
             pairs = zip(tensors_in(eager), tensors_in(exact), strict=True)
             return tuple(correctness.floor_beside_eager(*pair) for pair in pairs)
         # Shapes may depend on values, and memory may not do: then the usual error passes.
@@ -286,7 +280,7 @@ class TaskModule:
         return self._double(inputs, start) if self.has_double else None
 
     def _double(self, inputs: list[object], start: RandomStart) -> object:
-        model = self.model_copy().double()
+        model = module_copy(self.model).double()
         start_from(start)
         with torch.no_grad():
             return clone(self.call(model, as_double(inputs)))
@@ -330,14 +324,14 @@ class TaskModule:
 
         `between`: the seed of other inputs, on which the module is called in between.
         """
-        model = self.model_copy()
+        model = module_copy(self.model)
         results = []
         for number in range(2):
             if number and between is not None:
                 with task_errors_as("Model.forward"), torch.no_grad():
                     self.call(model, self.inputs(between))
             if seed is not None:
-                model = self.model_copy()
+                model = module_copy(self.model)
                 seed_all(seed)
             given = clone(inputs)
             with task_errors_as("Model.forward"), torch.no_grad():

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import torch
 
+from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
@@ -74,7 +75,7 @@ def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
     """
-    model, states = task.model_copy(), []
+    model, states = module_copy(task.model), []
     before = {name: model.state_dict()[name].clone() for name in state}
     first: object = None
     is_same = True
