@@ -83,6 +83,41 @@ def test_a_correct_winner_passes(tmp_path: Path, name: str) -> None:
     assert checked.passed, checked.reason
 
 
+STATISTICS_TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+def get_inputs():
+    return [torch.randn(4, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("fresh process", "gradients", "state dict", "deepcopy", "pickle", "other batch"),
+        *("non contiguous", "autocast", "other mode", "second instance", "compile"),
+    ],
+)
+def test_a_correct_winner_with_running_statistics_passes(tmp_path: Path, name: str) -> None:
+    """Each call changes the state of the module that is called, and of no other."""
+    file = drop_in(
+        tmp_path, STATISTICS_TASK.replace("class Model", "class ModelNew"), STATISTICS_TASK
+    )
+    checked = gpu_release_checks.run_check(file, "cpu", name)
+    assert checked.passed, checked.reason
+
+
 @pytest.mark.parametrize("name", ["fresh process", "state dict", "deepcopy", "pickle"])
 def test_values_of_the_card_change_no_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
