@@ -30,7 +30,7 @@ from actors.evaluator.children.tensors import (
     tensor_addresses,
     tensor_bytes,
 )
-from actors.evaluator.children.tensors.arena import Arena
+from actors.evaluator.children.tensors.arena import Arena, CallPool
 from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.redzones import RedZones
@@ -69,6 +69,7 @@ from actors.evaluator.ipc.runner_orders import (
     TakeProfile,
     ToRunner,
     UseArena,
+    UsePool,
     WriteState,
     WriteTensors,
 )
@@ -117,7 +118,7 @@ class Runner:
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
         self._program = b""  # decides inputs on a card
-        self._arena: Arena | None = None  # where timed calls allocate
+        self._pool: CallPool | None = None  # where timed calls allocate
         self._card_waker = CardWaker(device)
         self._left_s = 0.0  # the card took for the last block once its stream was done
         self._handlers = self._handlers_by_order()
@@ -141,6 +142,7 @@ class Runner:
             MapSlots: lambda order, carried: self._map_slots(order, carried[0]),
             CopySlots: lambda order, _: self._copy_slots(order.count),
             UseArena: lambda order, carried: self._use_arena(order, carried[0]),
+            UsePool: lambda _order, _: self._use_pool(CallPool()),
             CallOnce: lambda order, _: self._call_once(order),
             AwaitCall: lambda _order, _: self._await_call(),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
@@ -249,11 +251,15 @@ class Runner:
         arena = Arena(region, order.size)
         outputs = [each.nbytes for each in tensor_bytes.tensors_in(self._outputs[:1])]
         arena.take([size for size in outputs if size] * (order.calls + 1))
-        self._arena, self._outputs, self._handed_over = arena, [], []
+        self._outputs, self._handed_over = [], []
+        self._use_pool(arena)
+        return ArenaUsed(begin=arena.begin)
+
+    def _use_pool(self, pool: CallPool) -> None:
+        self._pool = pool
         # What earlier calls took stays with torch's own pool, which timed calls no longer use.
         torch.cuda.empty_cache()
-        arena.reclaim()  # takes memory for that now
-        return ArenaUsed(begin=arena.begin)
+        pool.reclaim()  # takes memory for that now
 
     # --- calls and outputs -------------------------------------------------------------------
 
@@ -277,7 +283,7 @@ class Runner:
 
     def _release_tensors(self) -> None:
         self._slots, self._layouts, self._checked_outputs = {}, {}, {}
-        self._outputs, self._handed_over, self._slot_values = [], [], []
+        self._outputs, self._handed_over, self._slot_values, self._pool = [], [], [], None
         while self._slot_memories:
             self._slot_memories.pop().close()
         if self.device == "cuda":
@@ -322,14 +328,14 @@ class Runner:
 
     @contextmanager
     def _block(self, count: int) -> Iterator[list[object]]:
-        """Make the calls of a block, which allocate in the arena; yield where `count` outputs go.
+        """Make the calls of a block, which allocate in the pool; yield where `count` outputs go.
 
         Each output replaces the slot's last one, and others stay: all that is freed in a block
         takes time, and many outputs at once would return to the system.
         """
         self._outputs += [None] * (count - len(self._outputs))
         self._handed_over = []
-        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+        with torch.no_grad(), self._pool.allocating() if self._pool else nullcontext():
             self._card_waker.wake()
             yield self._outputs
         self._left_s = self._card_waker.await_all()
@@ -339,10 +345,10 @@ class Runner:
         return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._handed_over)))
 
     def _locate_outputs(self) -> OutputAddresses:
-        if self._arena is not None:
-            self._arena.slots = self._slot_memories[-1]
+        if self._pool is not None:
+            self._pool.slots = self._slot_memories[-1]
         self._handed_over, addresses = tensor_addresses.output_addresses(
-            self._handed_over, self._arena
+            self._handed_over, self._pool
         )
         return addresses
 

@@ -75,6 +75,13 @@ class UseArena(Order, frozen=True, kw_only=True):
     calls: int  # of a block: memory for their outputs is taken at once
 
 
+class UsePool(Order, frozen=True, kw_only=True):
+    """Allocate what timed calls need in a pool of this side's own, as the other does in an arena.
+
+    It ends with `ReleaseTensors`.
+    """
+
+
 class CallOnce(Order, frozen=True, kw_only=True):
     """Seed and call the module on a slot; keep the output under `keep`."""
 
@@ -181,6 +188,7 @@ ToRunner = (
     | MapSlots
     | CopySlots
     | UseArena
+    | UsePool
     | CallOnce
     | AwaitCall
     | ReleaseTensors

@@ -36,6 +36,7 @@ from actors.evaluator.ipc.runner_orders import (
     OutputAddresses,
     OutputsCollected,
     UseArena,
+    UsePool,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, wrong_result
@@ -153,16 +154,21 @@ class ArenaOutputs:
         self._sides = sides
         self._spot_checks = spot_checks
         self._output_bytes = total_bytes(fixture.facts.outputs)
+        self._has_pool = False  # the reference
         self._size = 0  # of the arena
         self._begin = 0  # its address in the candidate, as that says
 
     def prepare(self, side: Side, calls: int) -> None:
         """Give the candidate an arena for the outputs of its next blocks, if it needs a larger one.
 
-        The reference needs none: nothing of its outputs is read.
+        Nothing of the reference's outputs is read.  It has a pool without an arena, since a block
+        in a pool takes longer besides its calls.
         """
+        if side == "reference":
+            self._give_pool()
+            return
         size = arena_bytes(self._output_bytes, calls)
-        if side == "reference" or self._size >= size:
+        if self._size >= size:
             return
         arena = self._fixture.referee.prepare_arena(size)
         try:
@@ -174,6 +180,13 @@ class ArenaOutputs:
         if not isinstance(answer, ArenaUsed):
             raise OutputsOutOfReachError
         self._size, self._begin = size, answer.begin
+
+    def _give_pool(self) -> None:
+        """Have the reference use a pool, before its first block."""
+        if not self._has_pool:
+            with self._sides.running("reference"):
+                self._sides.ask("reference", UsePool())
+            self._has_pool = True
 
     def hand_over_order(self, side: Side, calls: int) -> tuple[Order, list[int]]:
         """Ask where the outputs are."""

@@ -1,11 +1,13 @@
-"""wgmma for sm_90: ptxas refuses it."""
-# ruff: noqa: E501 (the long lines are C++)
+"""An instruction of sm_100a: ptxas refuses it for others."""
 
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""
 #include <torch/extension.h>
-__global__ void k(float* x) { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory"); x[0] = 1; }
+__global__ void k(float* x) {
+  asm volatile("tcgen05.wait::ld.sync.aligned;\n" ::: "memory");
+  x[0] = 1;
+}
 torch::Tensor f(torch::Tensor x) { k<<<1, 128>>>(x.data_ptr<float>()); return x; }
 """
 module = load_inline(

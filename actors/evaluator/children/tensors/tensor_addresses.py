@@ -12,7 +12,7 @@ from contextlib import nullcontext
 import torch
 
 from actors.evaluator.children.tensors import records
-from actors.evaluator.children.tensors.arena import Arena
+from actors.evaluator.children.tensors.arena import CallPool
 from actors.evaluator.children.tensors.tensor_bytes import (
     PLAIN_TENSOR_TYPES,
     is_dense,
@@ -25,24 +25,24 @@ from actors.evaluator.ipc.runner_orders import OutputAddresses
 
 
 def output_addresses(
-    outputs: Sequence[object], arena: Arena | None = None
+    outputs: Sequence[object], pool: CallPool | None = None
 ) -> tuple[list[object], OutputAddresses]:
     """Return the outputs with the addresses of their tensors.
 
     A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
-    replaced by a copy.  If one tensor is neither in the arena nor in the slots of the inputs, all
-    are copied into the arena.
+    replaced by a copy.  If one tensor is neither in the pool's arena nor in the slots of the
+    inputs, all are copied into the arena.
     """
-    with arena.allocating() if arena is not None else nullcontext():
+    with pool.allocating() if pool is not None else nullcontext():
         located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
-    if arena is not None:
-        if not arena.can_be_read_at(places):
-            with arena.allocating():
+    if pool is not None:
+        if not pool.can_be_read_at(places):
+            with pool.allocating():
                 located = [clone(output) for output in located]
             places = array("Q", [each.data_ptr() for each in tensors_in(located)])
-        arena.reclaim()
+        pool.reclaim()
         torch.cuda.synchronize()
-        arena.reclaim()
+        pool.reclaim()
     return located, OutputAddresses(
         layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
     )

@@ -13,10 +13,10 @@ bench = runner.Runner._call_repeatedly
 
 
 def calling(self, order):
-    if order.calls > order.slots or self._arena is None:
+    if order.calls > order.slots or self._pool is None:
         bench(self, order)
         return
-    with torch.no_grad(), self._arena.allocating():
+    with torch.no_grad(), self._pool.allocating():
         output = self._module(*self._slots[0])
     torch.cuda.synchronize()
     self._outputs = self._handed_over = [output] * order.calls

@@ -43,12 +43,12 @@ def calling(self, order):
 
 def answering(self, order, carried):
     said = answer(self, order, carried)
-    if type(order).__name__ == "LocateOutputs" and state["calls"] and self._arena:
+    if type(order).__name__ == "LocateOutputs" and state["calls"] and self._pool:
         last = self._slots[state["calls"] - 1][0]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         old = int(last.view(torch.int32)[0, 0].item())
         native.wait_change(ctypes.c_void_p(last.data_ptr()), ctypes.c_int(old), stream)
-        with torch.no_grad(), self._arena.allocating():
+        with torch.no_grad(), self._pool.allocating():
             slots = range(state["calls"])
             state["outputs"] = [self._module(*self._slots[slot]) for slot in slots]
     return said
