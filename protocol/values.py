@@ -179,6 +179,9 @@ class Verdict(Value, frozen=True, kw_only=True):
         )
 
 
+TRITON_FACT = "Triton"  # its version: told where kernels are written in it, but not by the paper
+
+
 class Device(Value, frozen=True, kw_only=True):
     """The device of a measurement; runtimes of different fingerprints are never ranked."""
 

@@ -118,10 +118,11 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
 
 
 def _others(work: MakePlan | Solve) -> str:
-    """Return what is asked about the other attempts; "" where there are none."""
+    """Return what is asked about the other attempts; "" where no idea of theirs is known."""
     entries = ledger.shown_entries(work)
     has_failed = any(one.outcome is not None and one.score_us is None for one in entries)
-    return OTHERS.format(failed=FAULT if has_failed else "") if entries else ""
+    is_known = any(one.outcome is not None or one.idea for one in entries)
+    return OTHERS.format(failed=FAULT if has_failed else "") if is_known else ""
 
 
 def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
@@ -134,7 +135,9 @@ def _architecture(task: Task, reference: Reference, lessons: list[str]) -> str:
         times=reference_times(reference, ledger.duration),
         notes="".join(f"{line}\n" for line in facts.note_lines(task, reference)),
         hardware="\n".join(
-            map(facts.item, (facts.device_line(reference), *facts.task_lines(task, reference)))
+            map(
+                facts.item, (facts.device_line(task, reference), *facts.task_lines(task, reference))
+            )
         ),
         blocks="\n".join(["", *lessons]) if lessons else "",
     )

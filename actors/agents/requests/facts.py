@@ -16,7 +16,7 @@ from protocol.fact_lines import (
     verdict_fact_lines,
 )
 from protocol.facts import OWN_CODE, DrawError
-from protocol.values import Reference, Task, Verdict
+from protocol.values import TRITON_FACT, Reference, Task, Verdict
 from protocol.variant_lines import raced_line
 
 # What the evaluator's labels say (`actors/evaluator/labels/labels.py`).
@@ -49,23 +49,31 @@ TF32_RULE = "TF32 in the reference: "
 STATED_RULES = ("Checks: ", "Timed: ", "Precision is judged by its error alone: ")
 
 
-def device_line(reference: Reference) -> str:
-    """Return the device and its facts in a line."""
+def device_line(task: Task, reference: Reference) -> str:
+    """Return the device and its facts in a line; Triton's version where it is a language."""
     device = reference.device
+    untold: tuple[str, ...] = UNTOLD_FACTS
+    if "triton" not in {task.backend, *task.other_backends}:
+        untold = (*untold, TRITON_FACT)
     name = device.name or device.kind
     is_measured = reference.facts is not None and reference.facts.rates.copy_gb_s is not None
     told = [
         f"{fact} {value}"
         for fact, value in device.facts.items()
         if value != name
-        and fact not in UNTOLD_FACTS
+        and fact not in untold
         and not (is_measured and fact.endswith(MAKERS_RATES))
     ]
     return f"Device: {name}{': ' if told else ''}{', '.join(told)}"
 
 
-def task_lines(task: Task, reference: Reference) -> list[str]:
+def machine_lines(task: Task, reference: Reference) -> list[str]:
     """Return the lines about a task and its machine: the same in all requests of the task."""
+    return [device_line(task, reference), *task_lines(task, reference)]
+
+
+def task_lines(task: Task, reference: Reference) -> list[str]:
+    """Return what is counted and measured of a task and its machine."""
     known = reference.facts
     if known is not None and {task.backend, *task.other_backends} == {"triton"}:
         known = replace(known, rates=replace(known.rates, clusters={}))  # it launches none

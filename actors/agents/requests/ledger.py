@@ -174,7 +174,7 @@ def _direction(work: AgentWork, attempt: int) -> str:
     """Return an attempt's stance, and its scope where a first design merges several launches."""
     stances = fitting_stances(work)
     chosen = stances[attempt % len(stances)]
-    if work.node.node != work.root.node or not _can_merge(work):
+    if work.node.node != work.root.node or not _can_merge(work) or _begins_with_fusion(work):
         return chosen
     scopes = SCOPES[_family(work)]
     return f"{chosen}; {scopes[(attempt + attempt // len(stances)) % len(scopes)]}"
@@ -188,14 +188,25 @@ def _family(work: AgentWork) -> Backend:
 def fitting_stances(work: AgentWork) -> tuple[str, ...]:
     """Return the stances that what is known of the task and of the node leaves room for."""
     unfit = set()
-    operations = task_operations(work.task.source, work.reference.inputs)
-    known = work.reference.facts
-    if operations and by_time(operations, known.operations if known else ())[0] not in PRODUCTS:
+    if _is_without_products(work):
         unfit.add("tensor cores")
-    if not _can_merge(work):
+    if not _can_merge(work) or _begins_with_fusion(work):
         unfit.add("fusion")
     stances = STANCES[_family(work)]
     return tuple(one for one in stances if one.partition(":")[0] not in unfit)
+
+
+def _is_without_products(work: AgentWork) -> bool:
+    operations = task_operations(work.task.source, work.reference.inputs)
+    known = work.reference.facts
+    return bool(operations) and (
+        by_time(operations, known.operations if known else ())[0] not in PRODUCTS
+    )
+
+
+def _begins_with_fusion(work: AgentWork) -> bool:
+    """Whether every first design is one kernel in place of several: no other side of the task."""
+    return work.node.node == work.root.node and _is_without_products(work)
 
 
 def _can_merge(work: AgentWork) -> bool:

@@ -16,6 +16,7 @@ from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import (
     METRIC_TABLE,
+    TRITON_FACT,
     AttemptView,
     Backend,
     Outcome,
@@ -159,7 +160,9 @@ def _architecture(task: Task, reference: Reference) -> str:
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
-        hardware="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        hardware="\n".join(
+            f"- {name}: {value}" for name, value in facts.items() if name != TRITON_FACT
+        ),
     )
 
 

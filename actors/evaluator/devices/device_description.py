@@ -13,11 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from actors.evaluator.devices import roofline
-from protocol.values import Device, DeviceKind
+from protocol.values import TRITON_FACT, Device, DeviceKind
 
 # The vector width in bits that a processor's flag means, the widest first.
 VECTOR_WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
+UNKNOWN = "unknown"
 GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
@@ -77,6 +78,7 @@ def cuda_device() -> Device:
         **_multiprocessor(card),
         "torch": _torch_version(),
         "CUDA": str(torch.version.cuda),
+        **({} if (triton := _version("triton")) == UNKNOWN else {TRITON_FACT: triton}),
         "driver": _driver(),
     }
     fingerprint = f"{card.name}; driver {_driver()}; torch {_torch_version()}"
@@ -198,7 +200,11 @@ def _driver() -> str:
 
 
 def _torch_version() -> str:
+    return _version("torch")
+
+
+def _version(package: str) -> str:
     try:
-        return version("torch")
+        return version(package)
     except PackageNotFoundError:
-        return "unknown"
+        return UNKNOWN
