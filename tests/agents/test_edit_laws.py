@@ -128,7 +128,7 @@ def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
 
     if isinstance(found, ReplyProblem):
         by_number = all(not title.startswith("from") for title, _ in edits)
-        refusals = ("change nothing", "stands beside")  # no change, or a line twice
+        refusals = ("change nothing", "would be there twice")  # no change, or a line twice
         assert not by_number or any(reason in found.reason for reason in refusals)
     else:
         assert found.source == text_of(intended)
