@@ -397,18 +397,21 @@ def test_a_result_says_how_much_of_the_tolerance_is_left() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
-    """Each of six planners but the first begins elsewhere; a planner without others is free."""
+    """Each planner but the first begins elsewhere; a planner without others is free.
+
+    None with fusion, which is what the module itself suggests first.
+    """
     product = TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)")
     task = replace(TASK, backend=backend, source=product)
     known = STANCES["cpp" if backend == "cpp" else "cuda"]
     found = []
-    for attempt in range(2, 8):
+    for attempt in range(2, 7):
         others = tuple(replace(PLANNING, number=n) for n in range(1, attempt))
         work = replace(make_plan(attempt=attempt, ledger=others), task=task)
         text = compact(work).varying_text
         found += [stance for stance in known if f"first: {stance};" in text]
 
-    assert sorted(known) == sorted(found)
+    assert sorted(one for one in known if not one.startswith("fusion")) == sorted(found)
     assert "Others plan" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
     assert "Others plan" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
 
@@ -431,37 +434,31 @@ def test_a_request_says_how_the_inputs_lie_in_memory() -> None:
 
 
 def test_a_stance_fits_what_is_known_of_the_task() -> None:
-    """No tensor cores where nothing is multiplied, no fusion of one launch or one operator.
+    """No tensor cores where nothing is multiplied; no fusion of one launch, nor of the module.
 
-    Nor fusion first where nothing is multiplied: each planner begins with that anyway.
+    Every planner's first design of a module is fewer kernels anyway.
     """
     norm = replace(TASK, backend="cuda", source=TASK_SOURCE.replace("y / 2.0", "y.mean(1)"))
     product = replace(norm, source=TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)"))
-    one_launch = replace(REFERENCE, facts=ReferenceFacts(launches=1))
 
     def names(task: Task, reference: Reference = REFERENCE, node: AttemptView = ROOT) -> set[str]:
         work = replace(make_plan(node=node), task=task, reference=reference)
         return {stance.partition(":")[0] for stance in fitting_stances(work)}
 
-    assert names(product) - names(norm) == {"tensor cores", "fusion"}
-    assert "fusion" in names(norm, node=FAST)
-    assert names(product) - names(product, one_launch) == {"fusion"}
-    assert "fusion" in names(product, one_launch, FAST)
-    alone = (OperationTime(name="aten::native_layer_norm", calls=1, us=9.0, share=1.0),)
-    for others in ((), (OperationTime(name="aten::empty", calls=9, us=0.1, share=0.01),)):
-        facts = ReferenceFacts(launches=2, operations=(*alone, *others), more_operations=7)
-        assert "fusion" not in names(norm, replace(REFERENCE, facts=facts))
+    assert names(product) - names(norm) == {"tensor cores"}
     beside = (
-        replace(alone[0], share=0.9),
+        OperationTime(name="aten::native_layer_norm", calls=1, us=9.0, share=0.9),
         OperationTime(name="aten::mm", calls=1, us=1, share=0.1),
     )
     dear = replace(REFERENCE, facts=ReferenceFacts(launches=2, operations=beside))
-    assert "fusion" in names(product, dear)
     both = replace(
         norm, source=product.source.replace("torch.matmul(y, y)", "F.layer_norm(y @ y, (8,))")
     )
     assert "tensor cores" not in names(both, dear)  # the product is not where the time goes
     assert "tensor cores" in names(both, replace(REFERENCE, facts=None))
+    for task in (norm, product):
+        assert "fusion" not in names(task)
+        assert "fusion" in names(task, node=FAST)
     fused = replace(FAST, verdict=replace(FAST.verdict, facts=VerdictFacts(launches=1)))
     assert "fusion" not in names(product, node=fused)
 

@@ -174,7 +174,8 @@ def _direction(work: AgentWork, attempt: int) -> str:
     """Return an attempt's stance, and its scope where a first design merges several launches."""
     stances = fitting_stances(work)
     chosen = stances[attempt % len(stances)]
-    if work.node.node != work.root.node or not _can_merge(work) or _begins_with_fusion(work):
+    is_root = work.node.node == work.root.node
+    if not is_root or _is_without_products(work) or not _can_merge(work):
         return chosen
     scopes = SCOPES[_family(work)]
     return f"{chosen}; {scopes[(attempt + attempt // len(stances)) % len(scopes)]}"
@@ -190,7 +191,8 @@ def fitting_stances(work: AgentWork) -> tuple[str, ...]:
     unfit = set()
     if _is_without_products(work):
         unfit.add("tensor cores")
-    if not _can_merge(work) or _begins_with_fusion(work):
+    # Of the module itself every first design is fewer kernels: no other side of the task.
+    if work.node.node == work.root.node or not _can_merge(work):
         unfit.add("fusion")
     stances = STANCES[_family(work)]
     return tuple(one for one in stances if one.partition(":")[0] not in unfit)
@@ -202,11 +204,6 @@ def _is_without_products(work: AgentWork) -> bool:
     return bool(operations) and (
         by_time(operations, known.operations if known else ())[0] not in PRODUCTS
     )
-
-
-def _begins_with_fusion(work: AgentWork) -> bool:
-    """Whether every first design is one kernel in place of several: no other side of the task."""
-    return work.node.node == work.root.node and _is_without_products(work)
 
 
 def _can_merge(work: AgentWork) -> bool:
