@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 
+from actors.evaluator.children.held_state import as_tensor, put_attribute
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
@@ -79,7 +80,7 @@ def _laid_out(
 def state_of(
     module: object, places: Mapping[str, Place], names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """Return a module's parameters and buffers of these names, as far as it has them.
+    """Return a module's parameters, buffers and attributes of these names, as far as it has them.
 
     `places`: of those that have another name; a call may have put another tensor there.
     """
@@ -89,7 +90,7 @@ def state_of(
         for name, place in places.items()
     }
     held.update(own)
-    found = {name: held.get(name) for name in names}
+    found = {name: held[name] if name in held else _attribute(module, name) for name in names}
     return {
         name: value.detach() for name, value in found.items() if isinstance(value, torch.Tensor)
     }
@@ -98,18 +99,29 @@ def state_of(
 def set_state(
     module: object, places: Mapping[str, Place], values: Mapping[str, torch.Tensor]
 ) -> None:
-    """Copy values into a module's parameters and buffers of these names, as far as it has them.
+    """Copy values into a module's tensors of these names, as far as it has them.
 
-    A tensor that can't be written to, such as a broadcast, is replaced.
+    One that can't be written to, such as a broadcast, is replaced, and so is one in an attribute,
+    which may be an input or an output.
     """
+    own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
     with torch.no_grad():
         for name, target in state_of(module, places, tuple(values)).items():
             value = values[name]
+            is_registered = name in places or name in own
             can_write = not target.is_inference() and tensor_bytes.is_dense(target)
+            can_write = can_write and is_registered
             if can_write and target.shape == value.shape:
                 target.copy_(value)
             else:
                 _put(module, places.get(name, name), value.to(target.device))
+
+
+def _attribute(module: object, name: str) -> object:
+    """Return what a module has in a plain attribute; None where there is no such."""
+    for part in name.split("."):
+        module = getattr(module, part, None)
+    return as_tensor(module)
 
 
 def _put(module: object, place: Place, value: torch.Tensor) -> None:
@@ -120,7 +132,7 @@ def _put(module: object, place: Place, value: torch.Tensor) -> None:
         owner, _dot, name = place.rpartition(".")
         parameter = dict(module.named_parameters()).get(place)
         if parameter is None:
-            setattr(module.get_submodule(owner), name, value)
+            put_attribute(module.get_submodule(owner), name, value)
         else:
             parameter.data = value
 
