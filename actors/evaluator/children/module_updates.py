@@ -9,13 +9,13 @@ import torch
 from actors.evaluator.children import correctness
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.carried_state import find_deciding
-from actors.evaluator.children.held_state import held_state, set_state
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, without_tf32
 from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
 from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock

@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 import torch
 
 from actors.evaluator.children.call_form import module_copy
-from actors.evaluator.children.held_state import held_state, set_state
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
+from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import torch
 
-from actors.evaluator.children.held_state import as_tensor, put_attribute
 from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.held_state import attribute, put_attribute
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
 NAMES_SHOWN = 50
@@ -90,7 +90,7 @@ def state_of(
         for name, place in places.items()
     }
     held.update(own)
-    found = {name: held[name] if name in held else _attribute(module, name) for name in names}
+    found = {name: held[name] if name in held else attribute(module, name) for name in names}
     return {
         name: value.detach() for name, value in found.items() if isinstance(value, torch.Tensor)
     }
@@ -117,22 +117,14 @@ def set_state(
                 _put(module, places.get(name, name), value.to(target.device))
 
 
-def _attribute(module: object, name: str) -> object:
-    """Return what a module has in a plain attribute; None where there is no such."""
-    for part in name.split("."):
-        module = getattr(module, part, None)
-    return as_tensor(module)
-
-
 def _put(module: object, place: Place, value: torch.Tensor) -> None:
     """Put another tensor at a place of a module."""
     if not isinstance(place, str):
         setattr(*place, value)
     elif isinstance(module, torch.nn.Module):
-        owner, _dot, name = place.rpartition(".")
         parameter = dict(module.named_parameters()).get(place)
         if parameter is None:
-            put_attribute(module.get_submodule(owner), name, value)
+            put_attribute(module, place, value)
         else:
             parameter.data = value
 
