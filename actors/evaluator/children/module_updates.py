@@ -196,7 +196,8 @@ def _compared(
 ) -> Compared:
     for name, own in expected.items():
         floor = task.state_floors.get(name, 0.0)
-        found = correctness.compare(got[name], own, None, f"buffer {name}", floor=floor)
+        mine = got[name].to(own.device)  # a number is on the host
+        found = correctness.compare(mine, own, None, f"buffer {name}", floor=floor)
         if found.reason:
             return Compared(reason=found.reason, max_error=found.max_error)
     return Compared()
