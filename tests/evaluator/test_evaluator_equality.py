@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -138,3 +139,42 @@ def test_a_scalar_that_eager_loses_is_not_anything(torch: ModuleType, compare) -
         assert not compare(torch.tensor([right]), eager, exact, "output").reason
     for wrong in (0.0, 2.0, math.nan):
         assert compare(torch.tensor([wrong]), eager, exact, "output").reason
+
+
+@pytest.mark.parametrize("fill", [-1e4, -1e9, -1e20, "lowest", "infinite"])
+@pytest.mark.parametrize("has_double", [True, False])
+def test_what_a_mask_fills_in_is_no_scale_of_the_other_elements(
+    torch: ModuleType, compare: Any, fill: float | str, has_double: bool
+) -> None:
+    """Zeros for scores of one are wrong, whatever the mask fills in, and an exact result is right.
+
+    The lowest number of float64 is another one than that of float32.
+    """
+    from actors.evaluator.children.correctness import relative_loss, within_range
+
+    torch.manual_seed(5)
+    scores, mask = torch.randn(64, 64).double(), torch.rand(64, 64) < 0.3
+
+    def filled(values: Any) -> Any:
+        named: dict[object, float] = {
+            "lowest": torch.finfo(values.dtype).min,
+            "infinite": -math.inf,
+        }
+        return values.masked_fill(mask, named.get(fill, fill))
+
+    eager = filled(scores.float())
+    assert relative_loss(eager, filled(scores)) < 1e-6
+    exact = within_range(filled(scores), eager) if has_double else None
+    assert not compare(filled((scores + 1e-6).float()), eager, exact, "output").reason
+    assert compare(filled(torch.zeros(64, 64)), eager, exact, "output").reason
+    assert compare(torch.zeros(64, 64), eager, exact, "output").reason
+
+
+def test_a_range_of_magnitudes_has_one_scale(torch: ModuleType) -> None:
+    """Large numbers are no fill where others lie between them and the small ones, or are zeros."""
+    from actors.evaluator.children.correctness import scale_of
+
+    spread = 10.0 ** torch.linspace(-3, 9, 1000)
+    assert scale_of(spread) == pytest.approx(spread.double().square().mean().sqrt().item())
+    sparse = torch.tensor([0.0, 0.0, 1e9, 2e9])
+    assert scale_of(sparse) == pytest.approx(sparse.double().square().mean().sqrt().item())

@@ -64,6 +64,43 @@ def test_a_state_that_no_output_reads_is_computed_on_the_clock(
         assert not is_credited(verdict), verdict
 
 
+ATTRIBUTES = special_corpora.candidates("attribute_state", ("two_products", "last_output_again"))
+
+
+@pytest.mark.parametrize("path", ATTRIBUTES)
+def test_outputs_that_follow_from_attributes_are_compared_when_timed(
+    patient_judge: Judge, path: Path
+) -> None:
+    """One that left them out was 32 times as fast.  An attribute that decides nothing may lack."""
+    task = Task(name="attribute_state", source=special_corpora.task_source("attribute_state"))
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    if path.parent.name == "honest":
+        assert verdict.is_correct, verdict
+        return
+    assert verdict.verdict is Outcome.WRONG, verdict
+    if path.stem == "state_of_its_own":
+        assert "ModelNew has no buffer or attribute" in verdict.reason
+    else:
+        assert "timed call" in verdict.reason
+
+
+@pytest.mark.parametrize("name", ["honest/plain", "hostile/computed_in_last_call"])
+def test_a_block_of_a_running_state_is_not_computed_together(
+    patient_judge: Judge, name: str
+) -> None:
+    """Inputs are replaced in the middle of such blocks, too: it was 5.1 times as fast."""
+    corpus = "stateful_recurrence"
+    task = Task(name=corpus, source=special_corpora.task_source(corpus))
+    path = special_corpora.CORPORA / corpus / f"{name}.py"
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    if name.startswith("honest"):
+        assert verdict.is_correct, verdict
+    else:
+        assert not is_credited(verdict), verdict
+
+
 KEPT = """
 import torch
 

@@ -4,7 +4,8 @@ A result is compared with the reference in float64 where there is one.  The erro
 itself makes in the task's own precision is measured, and a candidate's error may be `ERROR_FACTOR`
 times as large; KernelBench's figures (1e-4 for float32, 1e-2 for halves) are the floor.  Both are
 relative to the element's magnitude plus the tensor's own root mean square, so that zeros do not
-pass for an output of tiny numbers.  Integers and booleans must be equal exactly.
+pass for an output of tiny numbers.  What a mask fills in does not count there (`scale_of`).
+Integers and booleans must be equal exactly.
 
 Where a function jumps (a fraction, a choice of experts), eager loses all of some elements, and
 times that error anything would be right.  So no more than `MOST_ALLOWED` is; beyond that, up to
@@ -38,6 +39,8 @@ FLOORS = {
 PRECISIONS = {"tf32": 4e-3, "float16": 1e-2, "bfloat16": 4e-2}
 SMALL_FLOAT_FLOOR = 0.125  # the eight-bit floats
 MIN_SCALE = 1e-30  # for a reference that is all zeros
+LEAST_FILL = 1e4  # a mask fills in -1e4, -1e9 or the lowest number, in place of -inf
+FILL_RATIO = 1e3  # of it to the largest other element, at least
 
 
 class Comparison(Value, frozen=True, kw_only=True):
@@ -102,7 +105,7 @@ def floor_of(tensor: torch.Tensor) -> float:
 
 def least_tolerance(truth: torch.Tensor, eager: torch.Tensor, floor: float) -> tuple[float, float]:
     """Return the scale that is added to each element, and the relative error that always passes."""
-    return _root_mean_square(truth), max(floor, floor_of(eager))
+    return scale_of(truth), max(floor, floor_of(eager))
 
 
 def _quick_comparison(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:
@@ -170,7 +173,8 @@ def relative_loss(ours: torch.Tensor, truth: torch.Tensor) -> float:
     """Return the largest error of `ours`, relative to element and tensor."""
     if not ours.numel() or not _is_real(ours):
         return 0.0
-    size = _root_mean_square(truth)
+    truth = within_range(truth, ours)
+    size = scale_of(truth)
     return max(
         (_finite((mine - true).abs()) / (_finite(true.abs()) + size + MIN_SCALE)).max().item()
         for _begin, (mine, true) in _pieces(ours, truth)
@@ -239,9 +243,52 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _root_mean_square(truth: torch.Tensor) -> float:
-    total = sum(_finite(piece.abs()).square().sum().item() for _begin, (piece,) in _pieces(truth))
-    return math.sqrt(total / truth.numel())
+def scale_of(truth: torch.Tensor) -> float:
+    """Return the root mean square of a tensor's finite elements, without what a mask fills in.
+
+    -1e9 in place of -inf would make anything right in the other elements.  It counts as such where
+    all others are far smaller.
+    """
+    largest = _largest(truth, math.inf)
+    if largest < LEAST_FILL:
+        return _root_mean_square(truth, math.inf, 1.0)
+    rest = _largest(truth, largest / 2)
+    if 0.0 < rest * FILL_RATIO <= largest:
+        return _root_mean_square(truth, largest / 2, rest)
+    return _root_mean_square(truth, math.inf, largest)
+
+
+def _largest(tensor: torch.Tensor, limit: float) -> float:
+    """Return the largest magnitude below `limit`; 0 where there is none."""
+    most = 0.0
+    for _begin, (piece,) in _pieces(tensor):
+        sizes = _finite(piece.abs())
+        most = max(most, torch.where(sizes < limit, sizes, 0.0).max().item())
+    return most
+
+
+def _root_mean_square(tensor: torch.Tensor, limit: float, unit: float) -> float:
+    """Return it of the finite elements below `limit`; `unit`: by which squares stay finite."""
+    total, count = 0.0, 0
+    for _begin, (piece,) in _pieces(tensor):
+        sizes = _finite(piece.abs())
+        counted = sizes < limit
+        total += (torch.where(counted, sizes, 0.0) / unit).square().sum().item()
+        count += int(counted.sum().item())
+    return unit * math.sqrt(total / count)
+
+
+def within_range(exact: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
+    """Return the truth as far as the task's precision can hold it.
+
+    `torch.finfo(x.dtype).min` is another number in float64.
+    """
+    if not eager.is_floating_point() or not exact.is_floating_point():
+        return exact
+    most = torch.finfo(eager.dtype).max
+    if _largest(exact, math.inf) <= most:
+        return exact
+    return torch.where(exact.isfinite(), exact.clamp(-most, most), exact)
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:

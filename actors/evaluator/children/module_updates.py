@@ -8,12 +8,14 @@ import torch
 
 from actors.evaluator.children import correctness
 from actors.evaluator.children.call_form import module_copy
+from actors.evaluator.children.carried_state import find_deciding
 from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, without_tf32
-from actors.evaluator.children.task_randomness import InputsOf, repeat_calls, set_state
+from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
 from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
 from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock
@@ -32,6 +34,17 @@ def find_updates(task: TaskModule, seed: int, floor: float) -> Nest:
     updated = _updated_layout(task, inputs, seed)
     task.state_floors = _state_floors(task, updated.keys, inputs, seed, floor)
     return updated
+
+
+def with_attributes(task: TaskModule, updated: Nest, seed: int, floor: float) -> tuple[Nest, bool]:
+    """Add plain attributes to the layout of what calls change, where outputs follow from both.
+
+    The second value says whether they do.
+    """
+    deciding = find_deciding(task, seed, updated)
+    task.state_floors |= _state_floors(task, deciding.keys, task.inputs(seed + 3), seed, floor)
+    keys, items = (*updated.keys, *deciding.keys), (*updated.items, *deciding.items)
+    return Nest(kind="dict", keys=keys, items=items), bool(deciding.items)
 
 
 def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:
@@ -92,14 +105,12 @@ def _after_calls(
     task: TaskModule, model: torch.nn.Module, inputs: list[object], seed: int, calls: int
 ) -> dict[str, torch.Tensor]:
     """Return the model's own state, in any precision, after calls that begin at the task's."""
-    own = model.state_dict()
+    set_state(model, {**task.state, **task.attributes})
     seed_all(seed)
     with task_errors_as("Model.forward"), torch.no_grad():
-        for name, value in task.state.items():
-            own[name].copy_(value)
         for _call in range(calls):
             task.call(model, clone(inputs))
-    return dict(model.state_dict())
+    return dict(held_state(model))
 
 
 def repeat_block(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> Compared | None:
@@ -108,10 +119,11 @@ def repeat_block(task: TaskModule, order: RepeatBlock, inputs_of: InputsOf) -> C
     repeat_calls(task, inputs_of, order.calls, order.seed)
     if not order.is_control:
         return None
-    first = {name: task.model.state_dict()[name].clone() for name in order.names}
+    held = held_state(task.model)
+    first = {name: held[name].clone() for name in order.names}
     repeat_nudged(task, order, inputs_of)
     # Asked for again: a call may have put another tensor in a buffer's place.
-    return _compared(task, task.model.state_dict(), first)
+    return _compared(task, held_state(task.model), first)
 
 
 def repeat_nudged(
@@ -147,11 +159,12 @@ def begin_state(task: TaskModule, names: Sequence[str]) -> None:
 
 def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tensor]:
     """Return these tensors of the state that candidates get."""
-    return {name: task.state[name] for name in names}
+    held = {**task.attributes, **task.state}
+    return {name: held[name] for name in names}
 
 
 def _nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
-    own = task.model.state_dict()
+    own = held_state(task.model)
     set_state(task.model, {name: _nudged(own[name], number) for name in names})
 
 
@@ -170,7 +183,7 @@ def _nudged(tensor: torch.Tensor, number: int) -> torch.Tensor:
 
 def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:
     """Compare the bytes of a candidate's tensors of these names with the module's own."""
-    own = task.model.state_dict()
+    own = held_state(task.model)
     expected = {name: own[name] for name in names}
     layout = tensor_bytes.layout_of(expected)
     with tensor_bytes.open_value(layout, region, task.device) as value:
@@ -183,7 +196,8 @@ def _compared(
 ) -> Compared:
     for name, own in expected.items():
         floor = task.state_floors.get(name, 0.0)
-        found = correctness.compare(got[name], own, None, f"buffer {name}", floor=floor)
+        mine = got[name].to(own.device)  # a number is on the host
+        found = correctness.compare(mine, own, None, f"buffer {name}", floor=floor)
         if found.reason:
             return Compared(reason=found.reason, max_error=found.max_error)
     return Compared()

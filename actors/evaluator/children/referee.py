@@ -211,6 +211,10 @@ class Referee:
         is_repeated, follows_state = task_randomness.find_repetition(
             task, order.seed, updated.keys, is_steady=steady
         )
+        if not is_repeated and not follows_state:
+            updated, follows_state = module_updates.with_attributes(
+                task, updated, order.seed, self._floor
+            )
         steady = steady and is_repeated
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),

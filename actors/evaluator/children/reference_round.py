@@ -38,7 +38,10 @@ class ReferenceRound:
     ) -> Compared:
         """Compare outputs with those of the reference."""
         eager = list(tensor_bytes.tensors_in(self.eager))
-        exact = [None] * len(eager) if self.exact is None else tensor_bytes.tensors_in(self.exact)
+        exact: list[torch.Tensor | None] = [None] * len(eager)
+        if self.exact is not None:
+            pairs = zip(tensor_bytes.tensors_in(self.exact), eager, strict=True)
+            exact = [correctness.within_range(*pair) for pair in pairs]
         names = result_names(self.eager, rules.form)
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import torch
@@ -12,6 +12,7 @@ from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
+from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
@@ -69,6 +70,12 @@ def find_repetition(
     return is_alone, follows_state
 
 
+def follows_from(task: TaskModule, seed: int, state: Sequence[str]) -> bool:
+    """Whether a call follows from its inputs and these tensors, in some draws."""
+    seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(OTHER_DRAWS + 1)]
+    return all(is_repeated(task, each, state) for each in seeds)
+
+
 def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     """Whether nothing but inputs and random numbers decides what a call returns.
 
@@ -76,7 +83,8 @@ def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
     """
     model, states = module_copy(task.model), []
-    before = {name: model.state_dict()[name].clone() for name in state}
+    held = held_state(model)
+    before = {name: held[name].clone() for name in state}
     first: object = None
     is_same = True
     for number, drawn in enumerate((seed + 4, seed + 5, seed + 4)):
@@ -93,14 +101,6 @@ def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
             is_same = are_equal(first, returned)
         del inputs, returned
     return is_same and states[0].is_equal(states[2])
-
-
-def set_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:
-    """Copy values into tensors of a module's state."""
-    own = model.state_dict()
-    with torch.no_grad():
-        for name, value in values.items():
-            own[name].copy_(value)
 
 
 def repeat_calls(

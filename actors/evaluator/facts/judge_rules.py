@@ -23,7 +23,7 @@ def rule_lines(
 ) -> tuple[str, ...]:
     """Return what is compared, what is timed and what comes, one line each.
 
-    `updated`: the names of parameters and buffers that a call of the task changes; `carried`: of
+    `updated`: the names of what a call of the task changes and is compared for; `carried`: of
     tensors in plain attributes.
     """
     return (

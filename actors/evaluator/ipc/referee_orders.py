@@ -59,7 +59,8 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
     follows_state: bool  # if not: so it is once the state that calls change is set back
     is_repeated: bool  # the same inputs and random numbers give the same outputs
-    updated: Nest  # a dictionary of the parameters and buffers that a call changes
+    # A dictionary of what a call changes: parameters, buffers, attributes that decide outputs.
+    updated: Nest
     carried: Nest | None = None  # likewise of the tensors in plain attributes; None: no such
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()

@@ -343,7 +343,9 @@ class RefereeClient:
             lacking = set(expected.keys) - set(written.keys if isinstance(written, Nest) else ())
             if lacking:
                 first = next(name for name in expected.keys if name in lacking)
-                return Compared(reason=f"ModelNew has no buffer {first}, which calls change")
+                return Compared(
+                    reason=f"ModelNew has no buffer or attribute {first}, which calls change"
+                )
             differs = difference(expected, written, "state")
             if differs:
                 return Compared(reason=differs)

@@ -256,11 +256,8 @@ class SlotTransfer:
         no call on inputs which it gets with the call, and has its output when it returns.
         `usual_s`: what its calls take in a block at least, and what the block does.
         """
-        if (
-            not self._fixture.facts.is_repeated
-            or self._copies_slots
-            or calls < POLICY.least_replaced
-        ):
+        is_known = self._fixture.facts.is_repeated or self._state_checks.deciding
+        if not is_known or self._copies_slots or calls < POLICY.least_replaced:
             return
         told: set[Accusation] = set()
         for _try in range(tries):
@@ -272,9 +269,13 @@ class SlotTransfer:
         """Replace inputs in one block; return what of it could have been found."""
         replaced = input_replacement.by_lot(calls, secrets.SystemRandom())
         calls_s, usual_block_s = usual_s
+        deciding, slots = self._state_checks.deciding, replaced.slots
+        if deciding:  # the output of a call follows from the inputs of all calls before it
+            slots = (secrets.choice(slots),)
+            self._state_checks.give("candidate")
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
-        for slot in replaced.slots:
+        for slot in slots:
             self._referee.prepare_replacement(slot)
         begun_s = written_s = math.inf
 
@@ -286,12 +287,14 @@ class SlotTransfer:
             written_s = time.perf_counter() - began
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=replace)
+        self._spot_checks.block_state = deciding
         told = set()
-        if replaced.was_before_its_turn(written_s, calls_s, window.block_s):
+        is_before = replaced.coming in slots
+        if is_before and replaced.was_before_its_turn(written_s, calls_s, window.block_s):
             self._require_output(answer, calls, replaced.coming, Accusation.INPUTS_READ_AHEAD)
             told.add(Accusation.INPUTS_READ_AHEAD)
         is_after = replaced.was_after_its_turn(begun_s, usual_block_s, window.block_s)
-        if is_after and replaced.over is not None:
+        if is_after and replaced.over is not None and replaced.over in slots:
             self._referee.restore_contents()
             self._require_output(answer, calls, replaced.over, Accusation.INPUTS_READ_LATE)
             told.add(Accusation.INPUTS_READ_LATE)

@@ -31,7 +31,8 @@ class StateChecks:
         self._sides = sides
         self._updated = fixture.facts.updated
         names, state = self._updated.keys, fixture.facts.state
-        known = dict(zip(state.keys, state.items, strict=True)) if isinstance(state, Nest) else {}
+        known = dict(zip(names, self._updated.items, strict=True))  # attributes are in no state
+        known |= dict(zip(state.keys, state.items, strict=True)) if isinstance(state, Nest) else {}
         self._given = Nest(kind="dict", keys=names, items=tuple(known[name] for name in names))
         # Descriptors, for each side its own: no side can write to what the other one reads.
         self._begins: dict[Side, int] = {}

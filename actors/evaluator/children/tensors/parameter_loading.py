@@ -13,6 +13,7 @@ from typing import TypeAlias
 import torch
 
 from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.held_state import attribute, put_attribute
 from actors.evaluator.ipc.runner_orders import ParametersLoaded
 
 NAMES_SHOWN = 50
@@ -79,7 +80,7 @@ def _laid_out(
 def state_of(
     module: object, places: Mapping[str, Place], names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """Return a module's parameters and buffers of these names, as far as it has them.
+    """Return a module's parameters, buffers and attributes of these names, as far as it has them.
 
     `places`: of those that have another name; a call may have put another tensor there.
     """
@@ -89,7 +90,7 @@ def state_of(
         for name, place in places.items()
     }
     held.update(own)
-    found = {name: held.get(name) for name in names}
+    found = {name: held[name] if name in held else attribute(module, name) for name in names}
     return {
         name: value.detach() for name, value in found.items() if isinstance(value, torch.Tensor)
     }
@@ -98,14 +99,18 @@ def state_of(
 def set_state(
     module: object, places: Mapping[str, Place], values: Mapping[str, torch.Tensor]
 ) -> None:
-    """Copy values into a module's parameters and buffers of these names, as far as it has them.
+    """Copy values into a module's tensors of these names, as far as it has them.
 
-    A tensor that can't be written to, such as a broadcast, is replaced.
+    One that can't be written to, such as a broadcast, is replaced, and so is one in an attribute,
+    which may be an input or an output.
     """
+    own = module.state_dict() if isinstance(module, torch.nn.Module) else {}
     with torch.no_grad():
         for name, target in state_of(module, places, tuple(values)).items():
             value = values[name]
+            is_registered = name in places or name in own
             can_write = not target.is_inference() and tensor_bytes.is_dense(target)
+            can_write = can_write and is_registered
             if can_write and target.shape == value.shape:
                 target.copy_(value)
             else:
@@ -117,10 +122,9 @@ def _put(module: object, place: Place, value: torch.Tensor) -> None:
     if not isinstance(place, str):
         setattr(*place, value)
     elif isinstance(module, torch.nn.Module):
-        owner, _dot, name = place.rpartition(".")
         parameter = dict(module.named_parameters()).get(place)
         if parameter is None:
-            setattr(module.get_submodule(owner), name, value)
+            put_attribute(module, place, value)
         else:
             parameter.data = value
 
