@@ -32,6 +32,7 @@ from protocol.kernel_lines import kernel_lines
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
 MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
 MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
+MIN_LAUNCH_SHARE = 0.2  # of a call's time: less is hidden behind the work of the call before
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
 BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
 MUCH_OF_FLOOR = 0.25  # of a float32 floor: split products run at a multiple of its rate
@@ -297,14 +298,14 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
+    if NEAR_RATE <= memory <= BEYOND:
+        return "Memory bounds it."
     if max(memory, matrix) > BEYOND:
         less = "bytes" if memory >= matrix else "operations"
         other = "finds them in a cache"
         if less == "operations":
             other = "multiplies in a lower precision, or faster than the library that was measured"
         return f"It needs fewer {less} than the reference, or {other}."
-    if memory >= NEAR_RATE and memory >= matrix:
-        return "Memory bounds it."
     if matrix >= NEAR_RATE:
         return "Arithmetic bounds it."
     return ""
@@ -332,7 +333,7 @@ def _launch_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[
     if one_us is not None and facts.median_us:
         launching = facts.launches * one_us
         share = launching / facts.median_us
-        if MIN_SHARE <= share <= 1.0:  # more: a graph launches them
+        if MIN_LAUNCH_SHARE <= share <= 1.0:  # more: a graph launches them
             text += f", whose launching takes {us(launching)} here ({share:.0%} of the call)"
     text += f", {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
@@ -351,7 +352,10 @@ def _error_lines(facts: VerdictFacts) -> Iterator[str]:
     worst = max(facts.errors, key=lambda each: each.share, default=None)
     if worst is None or not worst.share:
         return
-    told = facts.errors if worst.share >= MIN_TOLD_ERROR else (worst,)
-    named = ", ".join(f"{each.inputs} {each.share:.2g}" for each in told)
     before = " of the draws before, which were right" if facts.difference else ""
-    yield f"Largest error{before}, as a share of the tolerance, by inputs: {named}."
+    begin = f"Largest error{before}, as a share of the tolerance"
+    if worst.share < MIN_TOLD_ERROR or len(facts.errors) == 1:
+        yield f"{begin}: {worst.share:.2g} ({worst.inputs})."
+        return
+    named = ", ".join(f"{each.inputs} {each.share:.2g}" for each in facts.errors)
+    yield f"{begin}, by inputs: {named}."

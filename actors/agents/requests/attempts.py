@@ -34,7 +34,7 @@ MAX_IDEA = 250  # characters of a plan where its code is shown
 MAX_TOLD_IDEA = 400  # and where it is not
 MOST_SPREAD = 100  # times the lower bound of an interval: a wider one says nothing
 UNKNOWN = "other programs took the machine, so the figures say little"
-MIN_TOLD_DRIFT = 0.03  # of a time: from here on it is said that a ratio to eager is what counts
+MIN_TOLD_DRIFT = 0.01  # of a time: from here on both figures are told
 COMPILER_SAYS = "the compiler says: "  # the judge's words before a compiler's first error
 KERNEL_NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 

@@ -13,7 +13,12 @@ from actors.evaluator.children.random_state import RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import task_errors_as
 from actors.evaluator.children.task_module import TaskModule, without_tf32
-from actors.evaluator.children.task_randomness import InputsOf, repeat_calls
+from actors.evaluator.children.task_randomness import (
+    InputsOf,
+    Repetition,
+    find_repetition,
+    repeat_calls,
+)
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
@@ -28,23 +33,24 @@ CONTROLS = 3  # begins with other last digits: an element that may jump does so 
 MEASURED_CALLS = 2
 
 
-def find_updates(task: TaskModule, seed: int, floor: float) -> Nest:
-    """Return the layout of what a call changes, and keep the errors that pass in it."""
+def find_updates(
+    task: TaskModule, seed: int, floor: float, *, is_steady: bool
+) -> tuple[Nest, Repetition]:
+    """Return the layout of what a call changes, and whether outputs follow from it.
+
+    The errors that pass in it are kept.  Plain attributes are added where outputs follow from no
+    state in the state dict, but from these as well.
+    """
     inputs = task.inputs(seed + 3)  # calls on others have changed the state already
     updated = _updated_layout(task, inputs, seed)
     task.state_floors = _state_floors(task, updated.keys, inputs, seed, floor)
-    return updated
-
-
-def with_attributes(task: TaskModule, updated: Nest, seed: int, floor: float) -> tuple[Nest, bool]:
-    """Add plain attributes to the layout of what calls change, where outputs follow from both.
-
-    The second value says whether they do.
-    """
+    is_repeated, follows_state = find_repetition(task, seed, updated.keys, is_steady=is_steady)
+    if is_repeated or follows_state:
+        return updated, (is_repeated, follows_state)
     deciding = find_deciding(task, seed, updated)
     task.state_floors |= _state_floors(task, deciding.keys, task.inputs(seed + 3), seed, floor)
     keys, items = (*updated.keys, *deciding.keys), (*updated.items, *deciding.items)
-    return Nest(kind="dict", keys=keys, items=items), bool(deciding.items)
+    return Nest(kind="dict", keys=keys, items=items), (False, bool(deciding.items))
 
 
 def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:

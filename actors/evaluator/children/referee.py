@@ -207,14 +207,9 @@ class Referee:
         outputs = task.eager_outputs(clone(inputs), order.seed)
         self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
         inputs = []  # what they take is free
-        updated = module_updates.find_updates(task, order.seed, self._floor)
-        is_repeated, follows_state = task_randomness.find_repetition(
-            task, order.seed, updated.keys, is_steady=steady
+        updated, (is_repeated, follows_state) = module_updates.find_updates(
+            task, order.seed, self._floor, is_steady=steady
         )
-        if not is_repeated and not follows_state:
-            updated, follows_state = module_updates.with_attributes(
-                task, updated, order.seed, self._floor
-            )
         steady = steady and is_repeated
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),

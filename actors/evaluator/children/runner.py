@@ -167,8 +167,7 @@ class Runner:
     # --- the module --------------------------------------------------------------------------
 
     def _import_source(self, order: ImportSource) -> None:
-        is_candidate = order.class_name == "ModelNew"
-        import_module = import_candidate if is_candidate else import_task
+        import_module = import_candidate if order.class_name == "ModelNew" else import_task
         found = getattr(import_module(order.source, order.modules), order.class_name, None)
         if not callable(found):
             raise MissingClassError(f"the file defines no class {order.class_name}")
@@ -249,16 +248,14 @@ class Runner:
 
     def _use_arena(self, order: UseArena, region: int) -> ArenaUsed:
         arena = Arena(region, order.size)
-        outputs = [each.nbytes for each in tensor_bytes.tensors_in(self._outputs[:1])]
-        arena.take([size for size in outputs if size] * (order.calls + 1))
+        arena.take(self._outputs[:1], order.calls + 1)
         self._outputs, self._handed_over = [], []
         self._use_pool(arena)
         return ArenaUsed(begin=arena.begin)
 
     def _use_pool(self, pool: CallPool) -> None:
         self._pool = pool
-        # What earlier calls took stays with torch's own pool, which timed calls no longer use.
-        torch.cuda.empty_cache()
+        torch.cuda.empty_cache()  # torch's own pool, which timed calls no longer use
         pool.reclaim()  # takes memory for that now
 
     # --- calls and outputs -------------------------------------------------------------------
@@ -292,8 +289,7 @@ class Runner:
     def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
         """Call the module on the inputs of a block, whatever decides these.
 
-        One function with one set of names: no name in a caller's frame tells a candidate whether
-        outputs decide the inputs of this block.
+        One function: no name in a caller's frame tells a candidate what decides them.
         """
         if order.seed is not None:
             seed_all(order.seed)

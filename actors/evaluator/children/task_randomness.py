@@ -16,6 +16,7 @@ from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
+Repetition: TypeAlias = tuple[bool, bool]  # outputs follow from inputs; from the state as well
 RANDOM_OUTPUTS: Final = (
     "the task draws random numbers: each call of ModelNew has to draw the same ones as Model from "
     "torch's generators, and as many, since calls of both begin at one seed"
@@ -55,7 +56,7 @@ def is_steady(task: TaskModule, inputs: list[object], seed: int) -> bool:
 
 def find_repetition(
     task: TaskModule, seed: int, state: Sequence[str], *, is_steady: bool
-) -> tuple[bool, bool]:
+) -> Repetition:
     """Return whether each call can be repeated alone, and if not, whether it follows from `state`.
 
     `state`: tensors that calls change; `is_steady`: of one draw.  How much of a state an output

@@ -23,6 +23,7 @@ import torch
 from actors.evaluator.children.tensors import arena_allocator, cuda_vmm
 from actors.evaluator.children.tensors.arena_allocator import ALIGNMENT
 from actors.evaluator.children.tensors.input_slots import SlotMemory
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
@@ -82,10 +83,11 @@ class Arena(CallPool):
             return True
         return all(begin <= each < end or self.begin <= each < self.end for each in places)
 
-    def take(self, sizes: list[int]) -> None:
-        """Let the pool take segments for tensors of these sizes in bytes, and keep them."""
+    def take(self, outputs: Sequence[object], times: int) -> None:
+        """Take segments for so many copies of the tensors in outputs, and keep them."""
+        sizes = [each.nbytes for each in tensors_in(outputs) if each.nbytes]
         with self.allocating():
-            held = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
+            held = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes * times]
             del held
 
     def _allocate(self, size: int, _device: int, _stream: int | None) -> int | None:
