@@ -20,6 +20,7 @@ from evaluator_samples import LIMITS
 from actors.evaluator.judge import Judge
 from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.dependent_calls import DependentCalls
+from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Outcome, Task, Verdict
 
@@ -279,15 +280,19 @@ def test_no_name_tells_kinds_of_blocks_apart(torch: ModuleType, seed: int | None
 class Blocks:
     """Blocks of a machine that needs some microseconds to decide a call's inputs."""
 
-    def __init__(self, deciding_us: float = 1.0, **call_us: Iterator[float]) -> None:
-        """`call_us`: of each side's calls one after the other."""
+    def __init__(
+        self, deciding_us: float = 1.0, waited: float = 0.0, **call_us: Iterator[float]
+    ) -> None:
+        """`call_us`: of each side's calls one after the other; `waited`: share of a block."""
+        self._waited = waited
         self.dependent_calls, self.tried = 64, set[Accusation]()
         self._deciding_us, self._call_us = deciding_us, call_us
 
-    def dependent_block(self, side: str, calls: int, *, is_empty: bool = False) -> float:
-        """Return the seconds of a block."""
+    def dependent_block(self, side: str, calls: int, *, is_empty: bool = False) -> TimedWindow:
+        """Return what a block takes."""
         call_us = 0.0 if is_empty else next(self._call_us[side])
-        return calls * (self._deciding_us + call_us) / 1e6
+        block_s = calls * (self._deciding_us + call_us) / 1e6
+        return TimedWindow(block_s=block_s, hand_over_s=0.0, waited_s=self._waited * block_s)
 
 
 class AccusedError(Exception):
@@ -394,6 +399,36 @@ def test_a_suspected_candidate_is_compared_with_the_group_beside_each_block(
             calls.look(100, {}, {"candidate": us / 1e6, "reference": 100e-6})
     assert not calls.is_undecided
     assert is_accused or Accusation.CALLS_COMPUTED_TOGETHER in blocks.tried
+
+
+@pytest.mark.parametrize("is_suspected", [False, True])
+def test_blocks_that_other_programs_hold_up_accuse_nobody(*, is_suspected: bool) -> None:
+    """While inputs are decided OpenMP's threads rest, and are woken for each call.
+
+    Beside other programs a loop of 40 µs took 70 to 140 µs there, the module's 180 µs as long as
+    ever, and the loop was rejected.
+    """
+    other = {
+        "candidate": itertools.chain([0.0], itertools.repeat(90.0)),
+        "reference": itertools.repeat(100.0),
+    }
+    blocks: Any = Blocks(waited=0.5, **other)
+
+    def is_held_up(window: TimedWindow) -> bool:
+        return window.waited_s > 0.05 * window.block_s
+
+    calls = DependentCalls(
+        blocks,
+        StrictSides(),  # type: ignore[arg-type]
+        ratio=1.5,
+        is_suspected=is_suspected,
+        is_held_up=is_held_up,
+    )
+    usual = {"candidate": 40e-6, "reference": 100e-6}
+    for _look in range(POLICY.most_dependent_tries):
+        calls.look(100, usual, usual)
+    assert not calls.is_undecided
+    assert not blocks.tried  # nor has it said anything
 
 
 @pytest.mark.parametrize(

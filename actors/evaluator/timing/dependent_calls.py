@@ -9,10 +9,11 @@ steps is as fast for sixty-four inputs as for one.  In a block whose inputs foll
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from actors.evaluator.sandbox.child_failures import Accusation
+from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.sides import Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
 from actors.evaluator.timing.timing_policy import POLICY
@@ -23,15 +24,24 @@ class DependentCalls:
     """The blocks of one candidate whose inputs follow from outputs."""
 
     def __init__(
-        self, transfer: SlotTransfer, sides: Sides, ratio: float, *, is_suspected: bool = False
+        self,
+        transfer: SlotTransfer,
+        sides: Sides,
+        ratio: float,
+        *,
+        is_suspected: bool = False,
+        is_held_up: Callable[[TimedWindow], bool] = lambda _window: False,
     ) -> None:
         """`ratio`: to what a call takes as a rule; one that takes more is too slow.
 
-        `is_suspected`: another process of the candidate was accused of this.
+        `is_suspected`: another process of the candidate was accused of this.  `is_held_up`: whether
+        other programs had a block's processors.  While inputs are decided a candidate's threads may
+        rest, and are woken for each call: beside other programs that alone is slow.
         """
         self._transfer = transfer
         self._ratio = ratio
         self._is_suspected = is_suspected
+        self._is_held_up = is_held_up
         self.ratios: list[float] = []  # of each look
         self._pairs: list[float] = []  # the same, beside the group before it
         self._tries = 0  # of such pairs
@@ -68,12 +78,11 @@ class DependentCalls:
         much slower, whatever the reference's wait for.
         """
         deciding_s = self._deciding_s(count)
-        candidate_s, reference_s = (
-            self._call_s("candidate", count),
-            self._call_s("reference", count),
-        )
+        window = self._transfer.dependent_block("candidate", count)
+        candidate_s, reference_s = window.whole_s / count, self._call_s("reference", count)
         self._tries += 1
-        if reference_s - deciding_s > self._ratio * group_s["reference"]:
+        is_slower = reference_s - deciding_s > self._ratio * group_s["reference"]
+        if is_slower or self._is_held_up(window):
             return  # that is the machine
         more_s = reference_s - group_s["reference"]
         self._pairs.append((candidate_s - max(deciding_s, more_s)) / group_s["candidate"])
@@ -85,23 +94,25 @@ class DependentCalls:
     def _require_as_fast(self, count: int, usual_s: Mapping[Side, float]) -> None:
         """Accuse the candidate if all of some blocks are too slow.
 
-        Only blocks count beside which the reference's own calls take no longer than usual: else
-        that is the machine.  One block of the candidate that is as fast as usual clears it.  What
-        is taken off for deciding is what that takes (`_deciding_s`), or what it adds to the calls
-        of the reference, if that is more.
+        Only blocks count that nothing holds up, and beside which the reference's own calls take no
+        longer than usual: else that is the machine.  One block of the candidate that is as fast as
+        usual clears it.  What is taken off for deciding is what that takes (`_deciding_s`), or what
+        it adds to the calls of the reference, if that is more.
         """
         deciding_s = self._deciding_s(count)
         longest_s = {side: self._ratio * usual_s[side] for side in usual_s}
         least_s = more_s = math.inf  # a call of the candidate; one of the reference, beyond usual
         counted = 0
         for _try in range(POLICY.most_dependent_tries):
-            least_s = min(least_s, self._call_s("candidate", count))
+            window = self._transfer.dependent_block("candidate", count)
+            least_s = min(least_s, window.whole_s / count)
             if least_s - deciding_s <= longest_s["candidate"]:
                 if least_s > deciding_s:  # else deciding takes longer than a call, and hides it
                     self._told((least_s - deciding_s) / usual_s["candidate"])
                 return
             reference_s = self._call_s("reference", count)
-            counted += reference_s - deciding_s <= longest_s["reference"]
+            is_usual = reference_s - deciding_s <= longest_s["reference"]
+            counted += is_usual and not self._is_held_up(window)
             more_s = min(more_s, reference_s - usual_s["reference"])
             if counted == POLICY.dependent_tries:
                 break
@@ -126,7 +137,7 @@ class DependentCalls:
 
     def _call_s(self, side: Side, count: int) -> float:
         """Return what a call takes in such a block, with deciding its inputs."""
-        return self._transfer.dependent_block(side, count) / count
+        return self._transfer.dependent_block(side, count).whole_s / count
 
     def _deciding_s(self, count: int) -> float:
         """Return what deciding the inputs of a call adds to it, at most, where nothing else does.
@@ -146,7 +157,7 @@ class DependentCalls:
             self._is_warm = True
         # The quickest of all looks: what a busy machine adds would hide that calls take longer.
         took_s = [
-            self._transfer.dependent_block("reference", count, is_empty=True)
+            self._transfer.dependent_block("reference", count, is_empty=True).whole_s
             for _block in range(POLICY.empty_dependent_blocks)
         ]
         self._least_s[count] = min(*took_s, self._least_s.get(count, math.inf))

@@ -18,12 +18,12 @@ from actors.evaluator.ipc.card_memory import OUTPUT_COPIES, TaskBytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import block_randomization, other_programs, timing_statistics
+from actors.evaluator.timing import block_randomization, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.dependent_calls import DependentCalls
 from actors.evaluator.timing.left_work import LeftWork
 from actors.evaluator.timing.net_time import BlockTimes, TimedWindow
-from actors.evaluator.timing.other_programs import OtherPrograms
+from actors.evaluator.timing.other_programs import OtherPrograms, is_quiet
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.slot_transfer import FOUND_BY_LOOKS, SlotTransfer
@@ -71,7 +71,11 @@ class PairedBenchmark:
         ratio = POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio
         is_suspected = suspected is Accusation.CALLS_COMPUTED_TOGETHER
         self._dependent_calls = DependentCalls(
-            self._transfer, self._sides, ratio, is_suspected=is_suspected
+            self._transfer,
+            self._sides,
+            ratio,
+            is_suspected=is_suspected,
+            is_held_up=self._is_held_up,
         )
         self._block_size = BlockSize(
             most=self._most_calls(fixture.task_bytes),
@@ -83,6 +87,7 @@ class PairedBenchmark:
         self._long: set[Side] = set()  # sides whose calls need no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
+        self._others: OtherPrograms | None = None  # on a host, since the first group
         self._other_programs: float | None = None  # share of the processors' time that they used
 
     def run(
@@ -151,11 +156,11 @@ class PairedBenchmark:
         self._warm_up()
         # Calls have prepared what they need, also for each input's place (CUDA graphs).
         self._sides.limit_orders()
-        others = OtherPrograms() if self._on_host else None
+        self._others = OtherPrograms() if self._on_host else None
         self._why = self._time_groups(on_group)
-        self._other_programs = None if others is None else others.share()
-        is_quiet = other_programs.is_quiet(self._other_programs)
-        timed = timing_statistics.timing_of(self.groups, is_quiet=is_quiet)
+        self._other_programs = None if self._others is None else self._others.share()
+        has_been_quiet = is_quiet(self._other_programs)
+        timed = timing_statistics.timing_of(self.groups, is_quiet=has_been_quiet)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
                 Accusation.BELOW_FLOOR,
@@ -224,6 +229,11 @@ class PairedBenchmark:
                 f"the card works on for {self._left_work.least_s * 1e6:.4g} µs when the stream of "
                 f"its calls is done, and a call takes {call_us:.4g} µs: it does not join its work",
             )
+
+    def _is_held_up(self, window: TimedWindow) -> bool:
+        """Whether a block's threads waited for processors that other programs used."""
+        is_calm = window.waited_s <= POLICY.max_calm_wait_share * window.block_s
+        return self._others is not None and not is_calm and not is_quiet(self._others.share())
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""

@@ -187,8 +187,8 @@ class SlotTransfer:
         is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
         return min(self._count // 2, POLICY.dependent_calls) if is_possible and is_small else 0
 
-    def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> float:
-        """Return the seconds of a block in which each output decides the next call's inputs.
+    def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> TimedWindow:
+        """Return what a block took in which each output decides the next call's inputs.
 
         Some of the candidate's outputs are compared.
         """
@@ -207,7 +207,7 @@ class SlotTransfer:
             self._spot_checks.compare_dependent(
                 lambda: self._outputs.stash_some(answer, calls), calls, is_whole=is_whole
             )
-        return window.whole_s
+        return window
 
     def require_right_on_other_kinds(self, calls: int) -> None:
         """Have the candidate do a block of which some calls have inputs of other distributions.
