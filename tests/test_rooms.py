@@ -37,7 +37,8 @@ ROOMS: dict[str, set[str]] = {
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.startup_packages", "actors.startup_signals", "actors.task_imports",
-        "actors.procfs", "actors.prctl", "actors.exit_status", "actors.tune_space", "actors.task_cases", "actors.case_source",
+        "actors.procfs", "actors.prctl", "actors.exit_status", "actors.tune_space",
+        "actors.task_cases", "actors.case_source",
         "actors.import_paths",
     },
     "actors/launcher": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from actors.supervisor.reporting.run_data import formatting
 from actors.supervisor.reporting.run_data.formatting import interval
 from scripts.comparison.comparison_figures import (
     Estimate,
@@ -43,8 +44,9 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence
     budgets = sorted({run.budget for run in every})
     devices = dict.fromkeys(run.hardware or run.device for run in every)
     head = (
-        f"# Comparison: {figures[next(iter(figures))].tasks} tasks, "
-        f"{' or '.join(map(str, budgets))} attempts each, on {' or '.join(devices)}, {facts.model}"
+        f"# Comparison: {formatting.counted(figures[next(iter(figures))].tasks, 'task')}, "
+        f"{' or '.join(map(str, budgets))} attempt{'' if budgets == [1] else 's'} each,"
+        f" on {' or '.join(devices)}, {facts.model}"
     )
     told = ["\n".join(description)] if description else []
     missing = [label for label, runs in runs_by_label.items() if not runs]
