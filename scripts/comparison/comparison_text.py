@@ -52,11 +52,11 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence
     missing = [label for label, runs in runs_by_label.items() if not runs]
     told += [f"**Not begun: {'; '.join(missing)}.**"] if missing else []
     return "\n\n".join(
-        [head, *told, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES]
+        [head, *told, *_open(figures, missing), _variations(figures), _tasks(begun, counted), NOTES]
     )
 
 
-def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
+def _open(figures: Mapping[str, VariationFigures], missing: Sequence[str]) -> list[str]:
     """Return what is missing of runs that are not finished; [] where none is."""
     parts = []
     for label, one in figures.items():
@@ -70,7 +70,9 @@ def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
     if not parts:
         return []
     rule = "a task of a seed counts as it is now, where every variation of the seed has a verdict"
-    rule = f"gains are not of equal budgets, and {rule}"
+    judged = not missing and all(one.attempts == one.asked for one in figures.values())
+    kind = "from first looks in part" if judged else "not of equal budgets"
+    rule = f"gains are {kind}, and {rule}"
     return [f"**Not finished: {'; '.join(parts)}. Until then {rule}.**"]
 
 

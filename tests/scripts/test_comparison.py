@@ -120,6 +120,8 @@ def test_the_table_says_what_is_missing() -> None:
     assert "**Not begun: b.**" in text
     assert "| b " not in text
     assert "nothing has begun" == comparison_text({"a": {}})
+    judged = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}})
+    assert "gains are from first looks in part" in judged
 
 
 def test_all_variations_count_the_same_tasks() -> None:
