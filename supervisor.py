@@ -6,10 +6,12 @@ conclude it.  Every mistake of the user is one line and exit status 2.
 
 from __future__ import annotations
 
+from actors.startup_packages import end_without_packages
 from actors.startup_signals import end_when_interrupted
 
 if __name__ == "__main__":
     end_when_interrupted()  # the imports below take a while
+    end_without_packages()
 
 import os
 import random

@@ -20,6 +20,7 @@ from actors.adopt.stage.errors import AdoptError, TimeOverError
 from actors.cli import OneLineParser
 from actors.commands import typed_command, with_typed_commands
 from actors.exit_status import ExitStatus
+from actors.startup_packages import end_without_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     # torch says so once, and is used without it.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    end_without_packages()
     try:
         from actors.adopt import stages  # torch, which takes a while: Ctrl-C may come in it
 

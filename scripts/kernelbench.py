@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """Do what the command line asks; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from scripts.tables.main import main
 
     return main(sys.argv[1:])

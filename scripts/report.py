@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def main(arguments: list[str] | None = None) -> int:
     """Write the report and print its path; return 2 when the folder does not hold a run."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands
     from actors.exit_status import ExitStatus

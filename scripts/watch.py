@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Serve the page until a signal; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from actors.cli import UsageError
     from actors.exit_status import ExitStatus
     from actors.supervisor.page_server import check_packages

@@ -36,8 +36,9 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.release", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
-        "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
-        "actors.exit_status", "actors.tune_space", "actors.task_cases", "actors.case_source",
+        "actors.startup_packages", "actors.startup_signals", "actors.task_imports",
+        "actors.procfs", "actors.prctl", "actors.exit_status", "actors.tune_space",
+        "actors.task_cases", "actors.case_source",
         "actors.import_paths",
     },
     "actors/launcher": {

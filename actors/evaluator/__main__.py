@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from actors.startup_packages import end_without_packages
 from actors.startup_signals import end_when_interrupted
 
 if __name__ == "__main__":
@@ -15,6 +16,7 @@ if __name__ == "__main__":
     # `-m` puts the working directory first, where a user's random.py would hide the real one.
     if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/actors/")[0]:
         del sys.path[0]
+    end_without_packages()
 
 import argparse
 import math

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from actors.supervisor.reporting.run_data import formatting
 from actors.supervisor.reporting.run_data.formatting import interval
 from scripts.comparison.comparison_figures import (
     Estimate,
@@ -43,18 +44,19 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns], description: Sequence
     budgets = sorted({run.budget for run in every})
     devices = dict.fromkeys(run.hardware or run.device for run in every)
     head = (
-        f"# Comparison: {figures[next(iter(figures))].tasks} tasks, "
-        f"{' or '.join(map(str, budgets))} attempts each, on {' or '.join(devices)}, {facts.model}"
+        f"# Comparison: {formatting.counted(figures[next(iter(figures))].tasks, 'task')}, "
+        f"{' or '.join(map(str, budgets))} attempt{'' if budgets == [1] else 's'} each,"
+        f" on {' or '.join(devices)}, {facts.model}"
     )
     told = ["\n".join(description)] if description else []
     missing = [label for label, runs in runs_by_label.items() if not runs]
     told += [f"**Not begun: {'; '.join(missing)}.**"] if missing else []
     return "\n\n".join(
-        [head, *told, *_open(figures), _variations(figures), _tasks(begun, counted), NOTES]
+        [head, *told, *_open(figures, missing), _variations(figures), _tasks(begun, counted), NOTES]
     )
 
 
-def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
+def _open(figures: Mapping[str, VariationFigures], missing: Sequence[str]) -> list[str]:
     """Return what is missing of runs that are not finished; [] where none is."""
     parts = []
     for label, one in figures.items():
@@ -68,7 +70,9 @@ def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
     if not parts:
         return []
     rule = "a task of a seed counts as it is now, where every variation of the seed has a verdict"
-    rule = f"gains are not of equal budgets, and {rule}"
+    judged = not missing and all(one.attempts == one.asked for one in figures.values())
+    kind = "from first looks in part" if judged else "not of equal budgets"
+    rule = f"gains are {kind}, and {rule}"
     return [f"**Not finished: {'; '.join(parts)}. Until then {rule}.**"]
 
 

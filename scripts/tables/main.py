@@ -9,6 +9,7 @@ from pathlib import Path
 
 from actors.cli import UsageError
 from actors.exit_status import ExitStatus
+from actors.supervisor.reporting.run_data.formatting import counted
 from scripts.tables import result_files, strategy_runs, table_arguments, table_text
 from scripts.tables.problems import KernelBenchProblem, choose
 from scripts.tables.result_rows import ProblemState, RunRows
@@ -86,7 +87,8 @@ def _conclude(rows_by_strategy: dict[str, RunRows], status: ExitStatus, argv: Se
     if not open_count and status not in (ExitStatus.STOPPED, ExitStatus.FAULT):
         return 0
     print(
-        f"{open_count} problems are open; continue with: {COMMAND} {shlex.join(argv)}",
+        f"not finished: {counted(open_count, 'problem')};"
+        f" continue with: {COMMAND} {shlex.join(argv)}",
         file=sys.stderr,
     )
     return int(ExitStatus.FAULT if status is ExitStatus.FAULT else ExitStatus.STOPPED)

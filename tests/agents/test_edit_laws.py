@@ -167,6 +167,7 @@ def test_a_name_is_the_whole_definition(name: str, lines: str) -> None:
         ("function missing", "there are: scale, scale_all, twice"),
         ("from `return a;` to `}`", "is on lines 24, 27: which one is meant?"),
         ("from `struct Pair` to `};`", "it is a part of line 14"),
+        ("from `return` to `}`", "it is a part of lines "),
         ("line `return y;`", "no whole line of the source reads"),
         ("lines 30-400", "the source has lines 1-38"),
         ("lines 9-8", "lines 9-8 do not exist"),

@@ -19,6 +19,12 @@ FAMILIES = {
         "return torch.log_softmax(y, -1), m, y.std(-1), (y - m[:, None] - 1).abs().amin(1)",
         "torch.randn(19, 37)",
     ),
+    "the indices of a maximum, returned and used": task(
+        "pass",
+        "y = x.sigmoid() * 3\nm, i = y.max(dim=1)\nn = torch.min(y, -1, keepdim=True).values\n"
+        "return m * 2, i, (y - n).gather(1, i[:, None]).exp(), y.min(0)[1]",
+        "torch.randn(19, 37)",
+    ),
     "down few, long columns": task(
         "pass",
         "return x.softmax(0), x.amin(0), x.square().mean(0)",

@@ -120,6 +120,8 @@ def test_the_table_says_what_is_missing() -> None:
     assert "**Not begun: b.**" in text
     assert "| b " not in text
     assert "nothing has begun" == comparison_text({"a": {}})
+    judged = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}})
+    assert "gains are from first looks in part" in judged
 
 
 def test_all_variations_count_the_same_tasks() -> None:
@@ -227,7 +229,7 @@ def test_seeds_of_an_earlier_comparison_count_without_their_runs(tmp_path: Path)
     rows = with_earlier({"a": {1: rows_of(solved(1, 8.0))}, "b": {}}, earlier)
     assert {label: [*runs] for label, runs in rows.items()} == {"a": [0, 1], "b": []}
     page = comparison_text(rows, earlier_line(earlier))
-    assert "1 tasks, 2 or 10 attempts each, on A card or Test CPU" in page
+    assert "1 task, 2 or 10 attempts each, on A card or Test CPU" in page
     assert "4.00×" in page
     assert "seed 0 (2 attempts each on A card, model recipes)" in page
 
@@ -281,7 +283,7 @@ def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
         for _ in range(2)
     )
     assert (first.returncode, second.returncode) == (0, 0), first.stderr
-    assert "# Comparison: 1 tasks, 1 attempts each" in first.stdout
+    assert "# Comparison: 1 task, 1 attempt each" in first.stdout
     assert "| own " in first.stdout
     assert "[1/1]" in first.stderr + first.stdout
     assert "[1/1]" not in second.stderr + second.stdout

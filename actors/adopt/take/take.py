@@ -368,8 +368,8 @@ def taken_line(task: TakenTask) -> str:
     return (
         f"taken: {task.name} ({task.class_name} ×{len(task.sites)}), {task.free_share:.1%} of a"
         f" step outside of libraries{_cases_words(task)}; {proof.sets} recorded calls {equal};"
-        f" a call takes {proof.times.task_us:.0f} µs, of the module {proof.times.module_us:.0f} µs,"
-        f" in the model {proof.times.in_model_us:.0f} µs -> {task.file}"
+        f" a call takes {proof.times.task_us:.0f} µs as a task, {proof.times.module_us:.0f} µs as"
+        f" the module alone, {proof.times.in_model_us:.0f} µs in the model -> {task.file}"
     )
 
 

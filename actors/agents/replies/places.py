@@ -192,7 +192,8 @@ class ShownLines:
                 " one is meant? Name it by its number"
             )
         near = [n for n, line in enumerate(plain, start=1) if wanted and wanted in line]
-        where = f"; it is a part of line {_listed(near)}" if near else ""
+        lines = f"line{'' if len(near) == 1 else 's'} {_listed(near)}"
+        where = f"; it is a part of {lines}" if near else ""
         return PlaceProblem(
             reason=f"no whole line of the source reads `{_shortened(wanted)}`{where}"
         )

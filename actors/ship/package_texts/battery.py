@@ -37,9 +37,9 @@ def main():
     for part in PARTS:
         results[part] = run(part, parsed.device, parsed.only or CHECKS)
     failed = sum(row["outcome"] == "failed" for rows in results.values() for row in rows.values())
-    made = sum(len(rows) for rows in results.values())
     passed = sum(row["outcome"] == "passed" for rows in results.values() for row in rows.values())
-    print(f"{passed} of {made} checks passed, {failed} failed, {made - passed - failed} not made")
+    left = sum(len(rows) for rows in results.values()) - passed - failed
+    print(f"{passed} of {passed + failed} checks passed, {failed} failed, {left} not made")
     if parsed.json:
         text = json.dumps({"where": where(), "parts": results}, indent=1)
         Path(parsed.json).write_text(text, encoding="utf-8")

@@ -374,8 +374,8 @@ class CallReader(TorchFallback):
     ) -> object:
         """A call of a function on tensors: `found`'s graph nodes, or a PyTorch expression.
 
-        `found` is the graph function, None where there is none; where it does not take these
-        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare`: its name.
+        `found`: the graph function or None; where it does not take these arguments, the call stays
+        in PyTorch as `text(args, **text_kwargs)`.  `bare`: its name.
         """
         args = [self.as_tensor(a) if isinstance(a, ParameterValue) else a for a in args]
         kwargs = {
@@ -390,6 +390,8 @@ class CallReader(TorchFallback):
             with suppress(UnsupportedOperationError, *ARGUMENT_ERRORS):
                 inspect.signature(found).bind(self.graph, *args, **kwargs)
                 made = found(self.graph, *args, **kwargs)
+        if isinstance(made, tuple) and bare in ("max", "min"):
+            made = (made[0], self.extremum_indices(text, args, kwargs))
         if made is None:
             value = self.torch_value(text, args, kwargs if text_kwargs is None else text_kwargs)
             made = self.with_inferred_shape(value, bare, args, kwargs)

@@ -90,6 +90,16 @@ class TorchFallback:
         self.left_to_torch.append(text.removeprefix("torch.nn.functional."))
         return self.torch_node(whole_text, nodes)
 
+    def extremum_indices(
+        self, text: str, args: list[object], kwargs: dict[str, object]
+    ) -> TensorView:
+        """The indices of `max(dim)` or `min(dim)`, which PyTorch finds if the forward uses them."""
+        known = len(self.left_to_torch)
+        found = self.torch_value(text, args, kwargs)
+        del self.left_to_torch[known:]  # most forwards use the values alone
+        node = self.graph[found.node]
+        return self.torch_node(f"{node.text.rstrip()}[1]", list(node.args))
+
     def torch_node(self, text: str, nodes: list[int]) -> TensorView:
         """A node "torch" of unknown shape for this text."""
         # Two equal texts may be two draws of a dropout: each becomes a node of its own.

@@ -86,7 +86,7 @@ def extremum(op: str) -> GraphFunction:
         if isinstance(dim, TensorView):
             return apply(graph, "maximum" if op == "max" else "minimum", input, dim)
         value = reduce_tensor(graph, op, input, dim, keepdim)
-        return value if dim is None else (value, None)  # the indices are not known
+        return value if dim is None else (value, None)  # the reader has PyTorch find the indices
 
     return function
 

@@ -211,9 +211,10 @@ def spend_line(spent: Spend) -> str:
     """`0.42 USD, 31,204 tokens in (12,000 cached), 4,210 out, 18 calls`."""
     usd = "price unknown" if spent.usd is None else f"{spent.usd:.2f} USD"
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+    lost = f" ({spent.lost} lost, at the most it can have cost)" if spent.lost else ""
     return (
         f"{usd}, {spent.input_tokens:,} tokens in{cached}, {spent.output_tokens:,} out,"
-        f" {spent.calls} calls{f' ({spent.lost} lost, at their most)' if spent.lost else ''}"
+        f" {counted(spent.calls, 'call')}{lost}"
     )
 
 

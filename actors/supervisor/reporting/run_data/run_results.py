@@ -276,8 +276,8 @@ def release_lines(release: Release | None, *, checked: bool = True) -> list[str]
         f"Kernels run for {describe(judged.inputs)} on {judged.device}, constructed with "
         f"({describe(judged.init)}), {mode};",
         *(f"also for {describe(each.inputs)};" for each in release.more_judged),
-        "for anything else the plain forward runs, a warning says so once, and "
-        "ModelNew.kernel_stats() counts it.",
+        "for anything else the plain forward runs, a warning says so once for each reason, and "
+        "module.kernel_stats() counts it.",
     ]
     if not checked:
         return [*lines, "Not release-checked yet: " + ", ".join(release.limits) + " run plainly."]

@@ -68,7 +68,7 @@ def time_left(snapshot: Snapshot, settings: Settings, pace: float | None, elapse
     unfinished = [task for task in snapshot.tasks if not snapshot.is_finished(task)]
     remaining = sum(max(0, task.budget - len(task.attempts)) for task in unfinished)
     if unfinished and not remaining:
-        return "all attempts are made: confirming the best"
+        return "all attempts are made: judging the best again, in 3 to 15 fresh processes each"
     if not unfinished and any(
         task.reference is not None and task.reference.baselines_pending for task in snapshot.tasks
     ):
