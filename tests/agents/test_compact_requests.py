@@ -143,6 +143,17 @@ def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
     assert ((6, 8),) == marked_spans(plan, CANDIDATE)
 
 
+def test_a_coder_reads_what_the_plan_says_at_each_place() -> None:
+    """Planners are asked for a note at each place; in Python and inside a string alike."""
+    at_root = plan_for(TASK_SOURCE, "lines 12-13: halve once, after the sum")
+    assert "span 1 = lines 12-13 (halve once, after the sum)" in (
+        compact(write(at_root)).varying_text
+    )
+    in_string = plan_for(CANDIDATE, "lines 6-8: four floats a thread")
+    text = compact(write(in_string, node=FAST)).varying_text
+    assert "Marked: span 1 = lines 6-8 (four floats a thread)." in text
+
+
 def test_a_plan_is_one_line_where_its_code_is_shown() -> None:
     """The code says what the plan became; of the plan its first sentence is left."""
     text = compact(make_plan(node=FAST)).varying_text

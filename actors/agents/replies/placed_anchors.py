@@ -15,7 +15,7 @@ from actors.agents.replies.anchors import AnchorProblem, insert_anchors, zone_of
 from actors.agents.replies.folds import Fold
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import Reply
-from actors.agents.replies.scaffolds import Scaffold, check_scaffold
+from actors.agents.replies.scaffolds import Scaffold, check_scaffold, notes_of
 from protocol.values import Plan
 
 MAX_PLACES = 20
@@ -74,6 +74,12 @@ def marked_spans(plan: Plan, source: str) -> tuple[tuple[int, int], ...]:
     """Return the lines of `source` that a plan marks; () where the plan is for another source."""
     checked = check_scaffold(plan.scaffold, source)
     return () if isinstance(checked, AnchorProblem) else checked.source_spans
+
+
+def span_notes(plan: Plan, source: str) -> tuple[str, ...]:
+    """Return what a plan says at each of the lines that `marked_spans` returns."""
+    checked = check_scaffold(plan.scaffold, source)
+    return () if isinstance(checked, AnchorProblem) else notes_of(checked)
 
 
 def _named_places(reply: Reply) -> list[str]:

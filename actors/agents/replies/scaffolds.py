@@ -7,6 +7,7 @@ plus anchor lines and plan comments and nothing else, byte for byte.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 
 from actors.agents.replies import python_source
@@ -24,6 +25,8 @@ from actors.agents.replies.anchors import (
     zone_of,
 )
 from protocol.values import Value
+
+COMMENT_MARKS = re.compile(r"^\s*(?:#|//|/\*)|\*/\s*$")
 
 
 class Scaffold(Value, frozen=True, kw_only=True):
@@ -53,6 +56,20 @@ def check_scaffold(scaffold: str, source: str) -> Scaffold | AnchorProblem:
         return _first_change(theirs, ours, found)
     checked = _rebuild(theirs, ours, found, added)
     return _language_problem(checked, theirs, source, found) or checked
+
+
+def notes_of(checked: Scaffold) -> tuple[str, ...]:
+    """Return what a plan says at each of its places, in a line; "" where it says nothing."""
+    lines = lines_of(checked.text)
+    found = []
+    for first, _last in checked.spans:
+        note: list[str] = []
+        for line in reversed(lines[: first - 1]):
+            if anchor_kind(line):
+                break
+            note.insert(0, COMMENT_MARKS.sub("", line).strip())
+        found.append(" ".join(note))
+    return tuple(found)
 
 
 def _with_trailing_lines_of(ours: Sequence[str], theirs: Sequence[str], first: int) -> list[str]:

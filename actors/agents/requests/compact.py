@@ -6,9 +6,11 @@ and the same bytes up to the architecture for every call of a task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from actors.agents.replies.placed_anchors import marked_spans
+from actors.agents.replies.placed_anchors import marked_spans, span_notes
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import attempts, facts, ledger, rules
 from actors.agents.requests.building_blocks import building_block_lines
@@ -27,7 +29,7 @@ from actors.agents.requests.prompting import (
 from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.layouts import tensors_of
 from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
-from protocol.values import Reference, Role, Task
+from protocol.values import Plan, Reference, Role, Task
 
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
 OTHERS = " Repeat no idea of the ledger, done or under way{failed}."
@@ -35,6 +37,7 @@ FAULT = "; of what failed, tell whether the idea or the code was at fault"
 TAKE_OVER = " The change may take over from the fastest."
 OTHER_TRIES = " Other tries close to this one are shown: use what got past the same obstacle."
 FAILED = " It failed as shown there: find the cause first and mend it."
+MAX_NOTE = 160  # characters of what a plan says at one of its places
 UNITS = ", how busy DRAM (beside a copy) and the tensor cores were"
 FOLDED = (
     "A line that ends with `/* lines A-B */` stands for these lines, too, which are not shown: they"
@@ -154,10 +157,9 @@ def _strides(reference: Reference) -> str:
 
 
 def _node(work: AgentWork) -> str:
-    spans = marked_spans(work.plan, shown_source(work)) if isinstance(work, Write) else ()
     source = shown_source(work)
-    marks = [f"span {n} = lines {first}-{last}" for n, (first, last) in enumerate(spans, 1)]
-    marked = f"Marked: {', '.join(marks)}." if marks else ""
+    spans = marked_spans(work.plan, source) if isinstance(work, Write) else ()
+    marked = _marked(work.plan, source, spans) if isinstance(work, Write) else ""
     if work.node.node == work.root.node and source == work.task.source:  # all of it is above
         plans = isinstance(work, MakePlan | Solve)
         operators = facts.operator_lines(work.reference) if plans else []
@@ -168,9 +170,19 @@ def _node(work: AgentWork) -> str:
     else:
         folds = shown_folds(work)
         shown = fenced(numbered(source, spans, docstring_lines(source), folds))
-        shown = f"{FOLDED}\n\n{shown}" if folds else shown
+        shown = "\n\n".join(filter(None, (FOLDED if folds else "", shown, marked)))
     title = _node_title(work)
     return attempts.observed("compact/node.md", title, work.node, shown, work, is_node=True)
+
+
+def _marked(plan: Plan, source: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return which lines a plan marks, and what it says there; "" where it marks none."""
+    notes = [ledger.one_line(note, MAX_NOTE) for note in span_notes(plan, source)]
+    marks = [
+        f"span {n} = lines {first}-{last}{f' ({note})' if note else ''}"
+        for n, ((first, last), note) in enumerate(zip(spans, notes, strict=True), 1)
+    ]
+    return f"Marked: {', '.join(marks)}." if marks else ""
 
 
 def _node_title(work: AgentWork) -> str:
