@@ -166,6 +166,41 @@ def test_a_state_of_any_kind_is_given_to_both_sides(patient_judge: Judge, name: 
     assert verdict.is_correct, verdict.reason
 
 
+KEPT_INPUT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(64, 64)
+        self.last = {begin}
+
+    def forward(self, x):
+        last, self.last = self.last, {kept}
+        return torch.relu(self.lin(x if last is None else x - last{read}))
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "kept", "read"), [("None", "x", ""), ("None", "x[:1]", ""), ("None", "[x]", "[0]")]
+)
+def test_a_module_may_keep_its_input(
+    patient_judge: Judge, begin: str, kept: str, read: str
+) -> None:
+    """The next inputs were written over it in checks, and its own text was wrong."""
+    source = KEPT_INPUT.format(begin=begin, kept=kept, read=read)
+    candidate = source.replace("class Model", "class ModelNew")
+    verdict = patient_judge.judge(Task(name="kept", source=source), candidate)
+    assert isinstance(verdict, Verdict), verdict
+    assert verdict.is_correct, verdict.reason
+
+
 CHAOTIC = """
 import torch
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
-from actors.evaluator.children.carried_state import find_carried
+from actors.evaluator.children.carried_state import find_carried, keeps_inputs
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -221,6 +221,7 @@ class Referee:
             follows_state=follows_state,
             updated=updated,
             carried=find_carried(task, order.seed),
+            keeps_inputs=keeps_inputs(task, order.seed),
             aliases=self._aliases,
             has_double=task.has_double,
             working_bytes=task.working_bytes,
