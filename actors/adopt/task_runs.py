@@ -130,6 +130,7 @@ def _status_within(
             submit_directive(run, new_directive("finish", by="adopt --max-minutes"))
             if has_ended(child, limit.left_s):
                 return child.returncode
+        say(f"{run.name}: its time is over; adopt ends the run and goes on with what it has")
         child.terminate()
         has_ended(child, STOP_S)
         return ExitStatus.STOPPED
