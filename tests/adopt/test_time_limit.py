@@ -155,9 +155,11 @@ def test_without_a_winner_the_time_of_the_check_is_for_runs(
     monkeypatch.setattr(stages, "say", said.append)
     taken = Take(tasks=tasks, not_taken=[], captured_bytes=0, is_cap_reached=False)
     stages._AllStages(arguments)._run_tasks(taken)
-    assert said.index("waiting: no time is left for its run (--max-minutes)") == 3
-    assert said[4] == "no winner so far: runs that had too little time get that of the check"
-    assert said[5].startswith("waiting: 4 attempts, 0:0")
+    # The run's own last line tells to resume it, which is not what its user should do.
+    assert said[3] == "longest: its time is over; adopt ends the run and goes on with what it has"
+    assert said.index("waiting: no time is left for its run (--max-minutes)") == 4
+    assert said[5] == "no winner so far: runs that had too little time get that of the check"
+    assert said[6].startswith("waiting: 4 attempts, 0:0")
 
 
 def test_a_winner_keeps_the_time_of_its_check(
