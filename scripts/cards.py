@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from actors.agents.cards.card import CardError
     from actors.agents.cards.lessons import LessonError
     from actors.cli import exit_when_reader_closes

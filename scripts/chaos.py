@@ -36,6 +36,9 @@ def count(text: str) -> int:
 def main() -> int:
     """Run it; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from actors.cli import OneLineParser
     from actors.commands import typed_command, with_typed_commands
     from scripts.faults import chaos_run

@@ -16,6 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
+from actors.startup_packages import end_without_packages
+
+if __name__ == "__main__":
+    end_without_packages()
+
 from actors.cli import OneLineParser, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
 from actors.exit_status import ExitStatus

@@ -18,9 +18,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from anywhere
+
+from actors.startup_packages import end_without_packages
+
+if __name__ == "__main__":
+    end_without_packages()
+
+import msgspec
 
 from actors.cli import OneLineParser, UsageError, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands

@@ -51,6 +51,9 @@ class StoryEvent:
 def main(arguments: list[str] | None = None) -> int:
     """Print the story; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.startup_packages import end_without_packages
+
+    end_without_packages()
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands
     from actors.exit_status import ExitStatus

@@ -22,6 +22,13 @@ PYTHON = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         "scripts/kernelbench.py --level 1",
         "scripts/report.py runs/t",
         "scripts/watch.py runs/t",
+        "scripts/ship.py runs/t",
+        "scripts/steer.py runs/t hold",
+        "scripts/tickets.py runs/t",
+        "scripts/story.py runs/t 1",
+        "scripts/replay.py runs/t",
+        "scripts/cards.py list",
+        "scripts/chaos.py",
     ],
 )
 def test_a_python_without_the_packages_is_named_in_one_line(command: str) -> None:
