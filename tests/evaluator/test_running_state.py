@@ -201,6 +201,33 @@ def test_a_module_may_keep_its_input(
     assert verdict.is_correct, verdict.reason
 
 
+SPARSE = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.adjacency = torch.eye(64).to_sparse()
+
+    def forward(self, x):
+        return torch.relu(torch.sparse.mm(self.adjacency, x))
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_module_may_have_a_sparse_constant(patient_judge: Judge) -> None:
+    """It has no storage that could be an input's; the task could not be judged."""
+    candidate = SPARSE.replace("class Model", "class ModelNew")
+    verdict = patient_judge.judge(Task(name="sparse", source=SPARSE), candidate)
+    assert isinstance(verdict, Verdict), verdict
+    assert verdict.is_correct, verdict.reason
+
+
 CHAOTIC = """
 import torch
 

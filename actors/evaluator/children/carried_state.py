@@ -14,7 +14,7 @@ from actors.evaluator.children.task_errors import UnsuitableTaskError, task_erro
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.task_randomness import follows_from
 from actors.evaluator.children.tensors.held_state import plain_attributes, tensor_attributes
-from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
+from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Leaf, Nest
 
@@ -51,26 +51,6 @@ def find_carried(task: TaskModule, seed: int) -> Nest | None:
     }
     items = tuple(map(layout_of, found.values()))
     return Nest(kind="dict", keys=tuple(found), items=items) if found else None
-
-
-def keeps_inputs(task: TaskModule, seed: int) -> bool:
-    """Whether a call leaves an input, or a view of one, in a plain attribute: `self.last = x`.
-
-    The contents of inputs must not be written over before the next call then.
-    """
-    if not plain_attributes(task.model):
-        return False
-    try:
-        model = module_copy(task.model)
-    except UnsuitableTaskError:  # no memory
-        return False
-    inputs = task.inputs(seed + 3)
-    seed_all(seed)
-    with task_errors_as("Model.forward"), torch.no_grad():
-        task.call(model, inputs)
-    theirs = {each.untyped_storage().data_ptr() for each in tensors_in(inputs) if each.nbytes}
-    held = plain_attributes(model).values()
-    return any(each.untyped_storage().data_ptr() in theirs for each in held)
 
 
 def _is_changed(before: torch.Tensor, value: torch.Tensor, after: torch.Tensor) -> bool:

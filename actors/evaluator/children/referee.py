@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
-from actors.evaluator.children.carried_state import find_carried, keeps_inputs
+from actors.evaluator.children.carried_state import find_carried
+from actors.evaluator.children.input_memory import find_aliases
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -187,8 +188,7 @@ class Referee:
             order.source, self.device, order.modules, order.case, backward=order.backward
         )
         if self.device == "cuda":
-            # The driver makes a context while an earlier task's processes end; where the card is
-            # still full, the next step makes it.
+            # The driver makes a context while an earlier task's processes end, if there is room.
             with suppress(RuntimeError):
                 torch.cuda.mem_get_info()
 
@@ -205,8 +205,8 @@ class Referee:
         task.perturb(inputs, order.seed)
         self._own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
-        self._aliases, layout = task.aliases(inputs, order.seed), tensor_bytes.layout_of(inputs)
-        inputs = []  # what they take is free
+        self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
+        layout, inputs = tensor_bytes.layout_of(inputs), []  # what they take is free
         updated, (is_repeated, follows_state) = module_updates.find_updates(
             task, order.seed, self._floor, is_steady=steady
         )
@@ -221,7 +221,7 @@ class Referee:
             follows_state=follows_state,
             updated=updated,
             carried=find_carried(task, order.seed),
-            keeps_inputs=keeps_inputs(task, order.seed),
+            keeps_inputs=keeps_inputs,
             aliases=self._aliases,
             has_double=task.has_double,
             working_bytes=task.working_bytes,

@@ -248,16 +248,6 @@ class TaskModule:
             # Cloned: a reference that returns its own buffer must not change it later.
             return clone(self.call(self.model if model is None else model, inputs))
 
-    def aliases(self, inputs: list[object], seed: int) -> tuple[bool, ...]:
-        """Return for each output whether it is in an input's memory: a view, or in place."""
-        seed_all(seed)
-        given = clone(inputs)
-        with task_errors_as("Model.forward"), torch.no_grad():
-            returned = self.call(self.model, given)
-        inputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(given)}
-        outputs_at = [each.untyped_storage().data_ptr() for each in tensors_in(returned)]
-        return tuple(place in inputs_at - {0} for place in outputs_at)
-
     def own_error_floors(self, inputs: list[object], start: RandomStart) -> tuple[float, ...]:
         """Return for each output the relative error that passes beside the module's own on a card.
 

@@ -11,6 +11,7 @@ from actors.evaluator.children.release_checks.tensor_agreement import (
     ReleaseCheckError,
     require_same,
 )
+from actors.evaluator.children.tensors.tensor_copies import storage_address
 
 
 def held_attributes(module: Any, names: Sequence[str]) -> dict[str, object]:
@@ -53,8 +54,5 @@ def shares_memory(one: object, other: object) -> bool:
     """Whether two tensors have the same memory."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    return one is other or bool(_storage(one) and _storage(one) == _storage(other))
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+    place = storage_address(one)
+    return one is other or bool(place and place == storage_address(other))

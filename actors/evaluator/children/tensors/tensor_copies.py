@@ -24,6 +24,11 @@ def has_same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     return left.nbytes == right.nbytes and all(torch.equal(*pair) for pair in pieces)
 
 
+def storage_address(tensor: torch.Tensor) -> int:
+    """Return where a tensor's storage begins; 0 where it has none: sparse, empty."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+
+
 def _raw_pieces(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return torch.split(plain.reshape(-1).view(torch.uint8), BYTES_AT_ONCE)
