@@ -140,13 +140,13 @@ def repeat_nudged(
     A state of zeros has no last digits before the first call.  `number`: which other ones.
     """
     begin_state(task, order.names)
-    _nudge(task, order.names, number)
+    nudge(task, order.names, number)
     repeat_calls(
         task,
         inputs_of,
         order.calls,
         order.seed,
-        after_first=lambda: _nudge(task, order.names, number),
+        after_first=lambda: nudge(task, order.names, number),
     )
 
 
@@ -169,7 +169,8 @@ def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tenso
     return {name: held[name] for name in names}
 
 
-def _nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
+def nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
+    """Change last digits of the module's own tensors of these names; `number`: which ones."""
     own = held_state(task.model)
     set_state(task.model, {name: _nudged(own[name], number) for name in names})
 

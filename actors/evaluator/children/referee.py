@@ -17,9 +17,11 @@ import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
+from actors.evaluator.children.chain_comparison import ChainComparison
 from actors.evaluator.children.input_memory import find_aliases
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
+from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_comparable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
@@ -33,6 +35,7 @@ from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
+    CompareChain,
     Compared,
     CompareState,
     ComputeExpected,
@@ -94,7 +97,7 @@ class Referee:
         self._own_floors: tuple[float, ...] = ()  # of outputs that have no float64
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
-        self._stashed: list[torch.Tensor] = []
+        self._stashed = StashedOutputs(device)
         self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
@@ -124,13 +127,16 @@ class Referee:
             DrawFromSlot: lambda order, _: self._draw_from_slot(order.slot),
             DrawDependent: lambda order, _: self._draw_dependent(order),
             PrepareArena: lambda order, _: self._timing_memory.prepare_arena(order),
-            StashFromArena: lambda order, _: self._stash_from_arena(order),
+            StashFromArena: lambda order, _: self._stashed.copy_from_arena(
+                order, self._timing_memory
+            ),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
             ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
             ComputeExpected: lambda order, _: self._compute_expected(order),
-            StashOutputs: lambda order, carried: self._stash(order, carried[0]),
+            StashOutputs: lambda order, carried: self._stashed.copy(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, _: self._repeat_block(order),
+            CompareChain: lambda order, _: self._compare_chain(order),
             CompareState: lambda order, carried: module_updates.compare_state(
                 self._task_module, order.names, carried[0]
             ),
@@ -281,10 +287,11 @@ class Referee:
         return SlotDrawn(draw=self._keep(inputs), is_changed=is_changed)
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
-        output = Nest(kind="list", items=order.tensors)
-        before = tensor_bytes.value_of(output, self._stashed[order.stashed], self.device)
-        inputs = self._timing_memory.dependent_draw(order, before)
-        return SlotDrawn(draw=self._keep(inputs), is_changed=())
+        return SlotDrawn(draw=self._keep(self._decided_inputs(order)), is_changed=())
+
+    def _decided_inputs(self, order: DrawDependent) -> list[object]:
+        before = self._stashed.value(order.stashed, Nest(kind="list", items=order.tensors))
+        return self._timing_memory.dependent_draw(order, before)
 
     def _keep(self, inputs: list[object]) -> int:
         """Keep a draw until it is compared; return its number."""
@@ -333,38 +340,28 @@ class Referee:
     def _forget(self, order: ForgetDraws) -> None:
         for number in range(order.draw, order.draw + order.count):
             self._rounds.pop(number, None)
-        self._stashed = []
+        self._stashed.clear()
 
     # --- comparisons -------------------------------------------------------------------------
-
-    def _stash(self, order: StashOutputs, descriptor: int) -> None:
-        """Copy the bytes at once, because the process that wrote them may still be writing."""
-        # One thread: idle OpenMP threads would spin for a while, in the next timed window.
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        with tensor_bytes.open_buffer(descriptor, order.size) as buffer:
-            copies = [buffer[begin:end].clone() for begin, end in order.parts]
-        if order.strided:
-            pairs = zip(copies, order.strided, strict=True)
-            copies = [tensor_bytes.in_logical_order(part, layout) for part, layout in pairs]
-        self._stashed = copies
-        torch.set_num_threads(threads)
-
-    def _stash_from_arena(self, order: StashFromArena) -> None:
-        self._stashed = [
-            self._timing_memory.output(layout, places)
-            for layout, places in zip(order.outputs, order.places, strict=True)
-        ]
 
     def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
         expected = drawn.inputs if order.what == "inputs" else drawn.eager
         layout = tensor_bytes.layout_of(expected)
         if order.stashed is not None:
-            value = tensor_bytes.value_of(layout, self._stashed[order.stashed], self.device)
-            return self._compared(drawn, value, order)
+            return self._compared(drawn, self._stashed.value(order.stashed, layout), order)
         with tensor_bytes.open_value(layout, carried[0], self.device) as value:
             return self._compared(drawn, value, order)
+
+    def _compare_chain(self, order: CompareChain) -> Compared:
+        def inputs_of(call: int) -> list[object]:
+            if not call:
+                return self._timing_memory.inputs_of(0)
+            return self._decided_inputs(order.links[call - 1])
+
+        rules = self._output_rules
+        chain = ChainComparison(self._task_module, order, inputs_of, self._stashed, rules)
+        return chain.compare()
 
     def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))
