@@ -15,8 +15,9 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, module_copy, placed
+from actors.evaluator.children.mixed_seeds import mixed_seeds
 from actors.evaluator.children.random_state import RandomStart, start_from
-from actors.evaluator.children.source_import import import_task, mixed_seeds, seed_all
+from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
@@ -189,7 +190,7 @@ class TaskModule:
         return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
 
     def _drawn_inputs(self, seed: int) -> list[object]:
-        with task_errors_as("get_inputs()"), mixed_seeds(seed):
+        with task_errors_as("get_inputs()"), mixed_seeds(seed, vars(self._task)):
             made = self._task.get_inputs()
         try:
             drawn = positional_inputs(made, getattr(self._task.Model, "forward", self._task.Model))
