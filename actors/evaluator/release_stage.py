@@ -26,6 +26,7 @@ from actors.work_context import EvaluationContext
 from protocol.release import LIMITS, Judged, Release
 
 MODULE_STATE_CHECK = "module state"  # of modules whose calls change an attribute
+FIXED_INPUTS_CHECK = "fixed inputs"  # of tasks with inputs that are equal in each draw
 CHECKS = (
     "fresh process",
     MODULE_STATE_CHECK,
@@ -34,6 +35,7 @@ CHECKS = (
     "deepcopy",
     "pickle",
     "other batch",
+    FIXED_INPUTS_CHECK,
     "non contiguous",
     "autocast",
     "other mode",
@@ -83,6 +85,8 @@ class ReleaseStage:
         checks = [*CHECKS, NO_COMPILER_CHECK]
         if begun.judged.carried is None:
             checks.remove(MODULE_STATE_CHECK)
+        if not self._fixture.facts.fixed_inputs:
+            checks.remove(FIXED_INPUTS_CHECK)
         release = self._check(begun, candidate, checks)
         limits = tuple(limit for limit in LIMITS if limit in release.failed)
         if not limits or essential_failure(release):

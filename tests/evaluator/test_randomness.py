@@ -118,7 +118,7 @@ def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     blocks = [task.inputs(slot) for slot in range(4)]
     seed_all(3)
     outputs = [task.model(*inputs) for inputs in blocks]
-    state = task_randomness.random_state_after(task, task.inputs, 3, 3)
+    state = task_randomness.random_start_after(task, task.inputs, 3, 3)
     assert torch.equal(outputs[3], task.eager_outputs(blocks[3], state))
 
 

@@ -23,7 +23,7 @@ NOISE_SEED = 0x5851F42D4C957F2D
 def vary(inputs: object, kind: InputKind, seed: int) -> object:
     """Return `inputs` (nested tensors) with other values wherever values may be varied."""
     if isinstance(inputs, torch.Tensor):
-        return _as_strided_like(inputs, _tensor(inputs, kind, seed)) if _is_free(inputs) else inputs
+        return _as_strided_like(inputs, _tensor(inputs, kind, seed)) if is_free(inputs) else inputs
     if records.record_kind(inputs) is not None:
         fields = enumerate(records.field_values(inputs))
         return records.like(inputs, [vary(each, kind, seed + number) for number, each in fields])
@@ -82,7 +82,7 @@ def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Gen
     return torch.Generator(device=device).manual_seed(seed ^ NOISE_SEED)
 
 
-def _is_free(x: torch.Tensor) -> bool:
+def is_free(x: torch.Tensor) -> bool:
     """Whether the elements look independent: no mask, index, probability or structure."""
     if not x.is_floating_point() or x.dim() == 0 or x.numel() < 16:
         return False

@@ -34,14 +34,14 @@ MEASURED_CALLS = 2
 
 
 def find_updates(
-    task: TaskModule, seed: int, floor: float, *, is_steady: bool
+    task: TaskModule, inputs: list[object], seed: int, floor: float, *, is_steady: bool
 ) -> tuple[Nest, Repetition]:
     """Return the layout of what a call changes, and whether outputs follow from it.
 
-    The errors that pass in it are kept.  Plain attributes are added where outputs follow from no
-    state in the state dict, but from these as well.
+    `inputs`: others than those of the calls before, which have changed the state already.  The
+    errors that pass in it are kept.  Plain attributes are added where outputs follow from no state
+    in the state dict, but from these as well.
     """
-    inputs = task.inputs(seed + 3)  # calls on others have changed the state already
     updated = _updated_layout(task, inputs, seed)
     task.state_floors = _state_floors(task, updated.keys, inputs, seed, floor)
     is_repeated, follows_state = find_repetition(task, seed, updated.keys, is_steady=is_steady)

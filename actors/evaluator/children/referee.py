@@ -18,8 +18,8 @@ import torch
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
 from actors.evaluator.children.chain_comparison import ChainComparison
+from actors.evaluator.children.fixed_inputs import FixedInputs, fixed_notes
 from actors.evaluator.children.input_memory import find_aliases
-from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -212,11 +212,15 @@ class Referee:
         self._own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
         self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
-        layout, inputs = tensor_bytes.layout_of(inputs), []  # what they take is free
+        layout, fixed = tensor_bytes.layout_of(inputs), FixedInputs(task.arguments_in(inputs))
+        inputs = []  # what they take is free
+        inputs = task.inputs(order.seed + 3)
+        fixed.compare(task.arguments_in(inputs))
         updated, (is_repeated, follows_state) = module_updates.find_updates(
-            task, order.seed, self._floor, is_steady=steady
+            task, inputs, order.seed, self._floor, is_steady=steady
         )
-        steady = steady and is_repeated
+        steady, inputs = steady and is_repeated, []
+        kept = fixed.kept(lambda: task.inputs(order.seed + 4))
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -227,6 +231,7 @@ class Referee:
             follows_state=follows_state,
             updated=updated,
             carried=find_carried(task, order.seed),
+            fixed_inputs=kept,
             keeps_inputs=keeps_inputs,
             aliases=self._aliases,
             has_double=task.has_double,
@@ -237,6 +242,7 @@ class Referee:
             notes=(
                 *task_randomness.randomness_notes(is_deterministic=steady, is_repeated=is_repeated),
                 *task.form_notes,
+                *fixed_notes(kept),
                 *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
             ),
         )
@@ -305,19 +311,15 @@ class Referee:
         if drawn.eager is None:
             if order.state:
                 module_updates.begin_state(task, order.state)
-            before, start = InputsBefore(drawn.inputs), self._random_start(order)
+            before = InputsBefore(drawn.inputs)
+            start = task_randomness.random_start_after(
+                task, self._timing_memory.inputs_of, order.seed, order.calls_before
+            )
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)
             drawn.eager = task.eager_outputs(drawn.inputs, start)
             drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
-
-    def _random_start(self, order: ComputeExpected) -> RandomStart:
-        if not order.calls_before:
-            return order.seed
-        return task_randomness.random_state_after(
-            self._task_module, self._timing_memory.inputs_of, order.seed, order.calls_before
-        )
 
     @property
     def _output_rules(self) -> OutputRules:

@@ -189,6 +189,10 @@ class TaskModule:
         here = to_device(inputs, self.device)
         return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
 
+    def arguments_in(self, inputs: list[object]) -> list[object]:
+        """Return inputs without the gradients of outputs, which are the last of them."""
+        return inputs[:-1] if self.form.backward else inputs
+
     def _drawn_inputs(self, seed: int) -> list[object]:
         with task_errors_as("get_inputs()"), mixed_seeds(seed, vars(self._task)):
             made = self._task.get_inputs()

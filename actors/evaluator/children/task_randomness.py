@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import torch
 
 from actors.evaluator.children.call_form import module_copy
-from actors.evaluator.children.random_state import RandomState
+from actors.evaluator.children.random_state import RandomStart, RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
@@ -129,7 +129,9 @@ def repeat_calls(
                 after_first()
 
 
-def random_state_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomState:
-    """Return the state of the generators after a block's first calls."""
+def random_start_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomStart:
+    """Return where random numbers go on after a block's first calls, which begin at `seed`."""
+    if not calls:
+        return seed
     repeat_calls(task, inputs_of, calls, seed)
     return RandomState(task.device)

@@ -64,6 +64,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     # A dictionary of what a call changes: parameters, buffers, attributes that decide outputs.
     updated: Nest
     carried: Nest | None = None  # likewise of the tensors in plain attributes; None: no such
+    fixed_inputs: tuple[int, ...] = ()  # tensors that are equal in each draw of any kind
     keeps_inputs: bool = False  # an attribute of the module holds an input until the next call
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from actors.evaluator.children.mixed_seeds import mixed_seeds
 from actors.evaluator.children.release_checks.card_construction import prepare_guard
 from actors.evaluator.children.release_checks.carried_attributes import require_same_attributes
 from actors.evaluator.children.release_checks.tensor_agreement import (
@@ -90,7 +91,8 @@ class ReleaseComparison:
         return to_device(drawn, self.device)
 
     def _drawn(self, seed: int) -> list[object]:
-        made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
+        with mixed_seeds(seed, vars(self.module)):
+            made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
         return in_case(made, self._case, seed)
 
     def expect(
