@@ -56,7 +56,7 @@ def test_a_reference_has_no_note_where_all_inputs_are_drawn(patient_judge: Judge
 )
 def test_fixed_inputs_are_found(torch: ModuleType, text: str, *, is_kept: bool) -> None:
     """Only where all elements are equal in three draws, and no check varies them."""
-    from actors.evaluator.children.fixed_inputs import FixedInputs
+    from actors.evaluator.children.tensors.fixed_inputs import FixedInputs
 
     def draw() -> list[object]:
         return [torch.rand(9), {"x": eval(text, {"torch": torch})}]  # noqa: S307  # one of the above
@@ -84,7 +84,7 @@ def test_fixed_inputs_are_found(torch: ModuleType, text: str, *, is_kept: bool) 
 )
 def test_other_values_are_of_the_same_kind(torch: ModuleType, text: str) -> None:
     """An index stays in its range, sorted places stay sorted and cover the same tensor."""
-    from actors.evaluator.children.fixed_inputs import other_values
+    from actors.evaluator.children.tensors.fixed_inputs import other_values
 
     x = eval(text, {"torch": torch})  # noqa: S307  # one of the lines above
     changed = other_values(x)
@@ -103,6 +103,6 @@ def test_other_values_are_of_the_same_kind(torch: ModuleType, text: str) -> None
 @pytest.mark.parametrize("text", ["torch.tensor(0)", "torch.zeros(4, dtype=torch.long)"])
 def test_no_other_values_are_known_of_some(torch: ModuleType, text: str) -> None:
     """Zeros may be places or classes of which there is one."""
-    from actors.evaluator.children.fixed_inputs import other_values
+    from actors.evaluator.children.tensors.fixed_inputs import other_values
 
     assert other_values(eval(text, {"torch": torch})) is None  # noqa: S307  # one of the above

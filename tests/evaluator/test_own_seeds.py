@@ -74,7 +74,7 @@ SEEDED = {
 @pytest.mark.parametrize("name", SEEDED)
 def test_own_seeds_are_mixed(torch: ModuleType, name: str) -> None:
     """Another seed of the judge gives another draw, and the same one the same draw."""
-    from actors.evaluator.children.mixed_seeds import mixed_seeds
+    from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 
     names: dict[str, Any] = {"torch": torch, "random": random, "manual_seed": torch.manual_seed}
     if "numpy" in SEEDED[name] or "rng" in SEEDED[name]:
@@ -99,7 +99,7 @@ def test_own_seeds_are_mixed(torch: ModuleType, name: str) -> None:
 
 def test_seeds_of_one_draw_stay_apart(torch: ModuleType) -> None:
     """Two inputs that are seeded differently are different, by name or not."""
-    from actors.evaluator.children.mixed_seeds import mixed_seeds
+    from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 
     with mixed_seeds(5):
         drawn = []
@@ -112,7 +112,7 @@ def test_seeds_of_one_draw_stay_apart(torch: ModuleType) -> None:
 def test_numpy_is_what_it_was(torch: ModuleType) -> None:
     """Libraries ask what kind of generator they are given, and pass on their own."""
     random_of = pytest.importorskip("numpy").random
-    from actors.evaluator.children.mixed_seeds import mixed_seeds
+    from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 
     own, state, seed = random_of.default_rng(0), random_of.RandomState, random_of.seed
     with mixed_seeds(torch.initial_seed()):

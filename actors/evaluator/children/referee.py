@@ -18,13 +18,13 @@ import torch
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
 from actors.evaluator.children.chain_comparison import ChainComparison
-from actors.evaluator.children.fixed_inputs import FixedInputs, fixed_notes
 from actors.evaluator.children.input_memory import find_aliases
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_comparable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
+from actors.evaluator.children.tensors.fixed_inputs import FixedInputs, fixed_notes
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, to_buffer
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices

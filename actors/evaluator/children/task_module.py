@@ -15,13 +15,14 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, module_copy, placed
-from actors.evaluator.children.mixed_seeds import mixed_seeds
 from actors.evaluator.children.random_state import RandomStart, start_from
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors import value_kinds
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
@@ -233,7 +234,7 @@ class TaskModule:
         """
         if self.is_made_anew:
             self._construct()
-        back = {name for name in names if not input_variants.is_constant(self.first[name])}
+        back = {name for name in names if not value_kinds.is_constant(self.first[name])}
         self._load({**self.state, **{name: self.first[name] for name in back}})
 
     def _load(self, state: dict[str, torch.Tensor]) -> None:

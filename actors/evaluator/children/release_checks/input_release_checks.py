@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 
-from actors.evaluator.children import fixed_inputs
 from actors.evaluator.children.release_checks.release_comparison import (
     ReleaseComparison,
     call_on_copies,
     map_tensors,
 )
 from actors.evaluator.children.release_checks.tensor_agreement import UntestableUseError
+from actors.evaluator.children.tensors import fixed_inputs
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 
 DRAWS = 3

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.mixed_seeds import mixed_seeds
 from actors.evaluator.children.release_checks.card_construction import prepare_guard
 from actors.evaluator.children.release_checks.carried_attributes import require_same_attributes
 from actors.evaluator.children.release_checks.tensor_agreement import (
@@ -27,6 +26,7 @@ from actors.evaluator.children.tensors import tensor_copies
 from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device

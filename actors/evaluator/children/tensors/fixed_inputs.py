@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from actors.evaluator.children.input_variants import is_constant, is_free
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes
+from actors.evaluator.children.tensors.value_kinds import is_constant, is_free
 
 MOST_SAMPLED = 4096  # elements of a tensor; where these are equal, all are compared
 
