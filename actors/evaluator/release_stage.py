@@ -35,7 +35,6 @@ CHECKS = (
     "deepcopy",
     "pickle",
     "other batch",
-    FIXED_INPUTS_CHECK,
     "non contiguous",
     "autocast",
     "other mode",
@@ -48,6 +47,7 @@ CHECKS = (
     "side stream",
     "CUDA graph",
     "second device",
+    FIXED_INPUTS_CHECK,  # the last in its process: kernels may be anything on such values
 )
 NO_COMPILER_CHECK = "no compiler"
 ESSENTIAL_CHECKS = ("fresh process", MODULE_STATE_CHECK, "state dict", "gradients")

@@ -103,6 +103,25 @@ def test_one_draw_does_not_decide_that_calls_do_not_follow_the_state(
     assert alone <= (5 if is_steady else 2)  # 0.2**2 and 0.2**3 of 50, and chance
 
 
+def test_draws_that_one_seed_does_not_repeat_are_no_state(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generator made at import goes on from draw to draw: outputs seemed to follow from nothing.
+
+    So no output of a timed call was compared where a task has a running state besides.
+    """
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.task_module import TaskModule
+
+    monkeypatch.chdir(tmp_path)
+    source = TASK.format(update="self.seen.add_(x.mean())", result="x + self.seen")
+    source = source.replace("torch.randn(4)", "torch.randn(4, generator=GENERATOR)")
+    task = TaskModule(f"{source}\nGENERATOR = torch.Generator().manual_seed(0)\n", "cpu")
+    task.make(1)
+    assert not torch.equal(*(task.inputs(3)[0] for _time in range(2)))  # type: ignore[arg-type]
+    assert (False, True) == task_randomness.find_repetition(task, 3, ["seen"], is_steady=False)
+
+
 def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

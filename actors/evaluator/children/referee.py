@@ -23,8 +23,9 @@ from actors.evaluator.children.reference_round import OutputRules, ReferenceRoun
 from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_comparable
+from actors.evaluator.children.task_notes import task_notes
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
-from actors.evaluator.children.tensors.fixed_inputs import FixedInputs, fixed_notes
+from actors.evaluator.children.tensors.fixed_inputs import FixedInputs
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, to_buffer
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices
@@ -207,10 +208,7 @@ class Referee:
         task = self._task_module
         inputs = task.inputs(order.seed + 1)
         steady = task_randomness.is_steady(task, inputs, order.seed)
-        task.find_precision(inputs, is_random=not steady)
-        task.perturb(inputs, order.seed)
-        self._own_floors = task.own_error_floors(inputs, order.seed)
-        outputs = task.eager_outputs(clone(inputs), order.seed)
+        outputs = self._first_outputs(inputs, order.seed, is_steady=steady)
         self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
         layout, fixed = tensor_bytes.layout_of(inputs), FixedInputs(task.arguments_in(inputs))
         inputs = []  # what they take is free
@@ -239,16 +237,18 @@ class Referee:
             free_bytes=self._free_bytes(),
             form=task.form,
             fills_on_card=task.fills_on_card,
-            notes=(
-                *task_randomness.randomness_notes(is_deterministic=steady, is_repeated=is_repeated),
-                *task.form_notes,
-                *fixed_notes(kept),
-                *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
-            ),
+            notes=task_notes(task, outputs, kept, is_deterministic=steady, is_repeated=is_repeated),
         )
         self._timing_memory = TimingMemory(task, answer.inputs, self._allocate_for_results)
         require_comparable(answer.state, answer.outputs)
         return answer, self._buffers()
+
+    def _first_outputs(self, inputs: list[object], seed: int, *, is_steady: bool) -> object:
+        """Give parameters other values, find out which errors pass; return a call's outputs."""
+        self._task_module.find_precision(inputs, is_random=not is_steady)
+        self._task_module.perturb(inputs, seed)
+        self._own_floors = self._task_module.own_error_floors(inputs, seed)
+        return self._task_module.eager_outputs(clone(inputs), seed)
 
     def _free_bytes(self) -> int:
         """Return the bytes that are free on a card; on a host, those of one timed block."""

@@ -196,7 +196,7 @@ class SlotTransfer:
 
         Some of the candidate's outputs are compared.
         """
-        if self._state_checks.deciding:
+        if self._state_checks.deciding and not is_empty:
             self._state_checks.give(side)
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(2 * calls)
