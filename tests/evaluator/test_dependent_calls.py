@@ -59,8 +59,10 @@ def require_not_credited(verdict: Verdict, *accusations: str) -> None:
     "corpus",
     [
         "recurrence",
-        "stateful_recurrence",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("wide_inputs", "dropout")),
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in ("wide_inputs", "dropout", "stateful_recurrence")
+        ),
     ],
 )
 def test_calls_that_are_computed_in_windows_are_rejected(
