@@ -71,6 +71,9 @@ def test_fixed_inputs_are_found(torch: ModuleType, text: str, *, is_kept: bool) 
     [
         "torch.arange(64)",
         "torch.arange(64).expand(4, 64)",
+        "torch.ones(8, 8).tril().T",
+        "torch.ones(8, 8).tril().expand(2, 3, 8, 8)",
+        "torch.zeros(4, 1).expand(4, 8)",
         "torch.tensor([0, 5, 9, 16])",  # where sequences begin
         "torch.linspace(0, 1, 64)",
         "torch.ones(8, 8, dtype=torch.bool).tril()",
@@ -89,7 +92,7 @@ def test_other_values_are_of_the_same_kind(torch: ModuleType, text: str) -> None
     x = eval(text, {"torch": torch})  # noqa: S307  # one of the lines above
     changed = other_values(x)
     assert changed is not None
-    assert (x.shape, x.dtype) == (changed.shape, changed.dtype)
+    assert (x.shape, x.stride(), x.dtype) == (changed.shape, changed.stride(), changed.dtype)
     assert not torch.equal(x, changed)
     if not x.is_floating_point():
         assert changed.max() <= x.max()

@@ -61,13 +61,23 @@ def fixed_notes(fixed: Sequence[int]) -> tuple[str, ...]:
 
 
 def other_values(x: torch.Tensor) -> torch.Tensor | None:
-    """Return a tensor of the same kind with other values; None where none is known.
+    """Return a tensor of the same kind with other values, in its strides; None: none is known.
 
     Values stay in their range, and sorted ones sorted, with the first and the last one as they are:
     they may be indices, or places of a larger tensor.  Others change places.
     """
-    if is_constant(x):
-        return _other_constant(x)
+    held = x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.stride())]
+    changed = _other_constant(held) if is_constant(held) else _changed_places(held)
+    if changed is None:
+        return None
+    if changed.stride() != held.stride():
+        changed = torch.empty_strided(
+            held.shape, held.stride(), dtype=x.dtype, device=x.device
+        ).copy_(changed)
+    return changed.expand(x.shape)
+
+
+def _changed_places(x: torch.Tensor) -> torch.Tensor | None:
     if x.dim() and x.shape[-1] > 2 and bool((x[..., 1:] >= x[..., :-1]).all()):
         changed = torch.cat([x[..., :1], x[..., :-2], x[..., -1:]], -1)
         if not has_same_bytes(changed, x):
