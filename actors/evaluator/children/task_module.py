@@ -22,6 +22,7 @@ from actors.evaluator.children.tensors import value_kinds
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.held_state import AttributesBefore
 from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
@@ -120,6 +121,7 @@ class TaskModule:
         with task_errors_as("Model(...)"), large_fills(on_card=self.fills_on_card):
             made = self._task.Model(*to_device(self.init, self.device))
             self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
+        self.attributes_made = AttributesBefore(self.model)
 
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""

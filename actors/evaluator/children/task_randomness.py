@@ -60,10 +60,12 @@ def find_repetition(
     """Return whether each call can be repeated alone, and if not, whether it follows from `state`.
 
     `state`: tensors that calls change; `is_steady`: of one draw.  How much of a state an output
-    shows is decided by the inputs, so where there is one, other draws have to agree.  Where a call
-    follows from nothing that is known, the module is made anew for each candidate from now on.
+    shows is decided by the inputs, so where there is one, also in attributes, other draws have to
+    agree.  Where a call follows from nothing that is known, the module is made anew for each
+    candidate from now on.
     """
-    further = OTHER_DRAWS if state else 0
+    keeps_something = bool(state) or task.attributes_made.differ(task.model)
+    further = OTHER_DRAWS if keeps_something else 0
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
     is_alone = all(is_repeated(task, each) for each in seeds)
     follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
