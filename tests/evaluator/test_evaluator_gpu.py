@@ -234,38 +234,11 @@ def test_streams_that_are_joined_are_correct(card: Judge) -> None:
     assert verdict(card, *on_streams("honest/streams_joined")).is_correct
 
 
-@pytest.mark.parametrize("corpus", ["recurrence", "stateful_recurrence"])
-def test_calls_that_are_computed_in_windows_are_not_credited(card: Judge, corpus: str) -> None:
-    """Also where outputs follow from a state: the referee repeats the chain of calls."""
-    found = verdict(card, *of_corpus(corpus, "hostile/computed_in_windows"))
-    assert not is_credited(found), found
-
-
-@pytest.mark.parametrize(
-    ("corpus", "name"),
-    [
-        ("stateful_recurrence", "plain"),
-        ("stateful_recurrence", "vectors"),
-        ("running_state", "in_place"),
-        ("attribute_state", "two_products"),
-    ],
-)
-def test_outputs_that_follow_from_a_state_are_right(card: Judge, corpus: str, name: str) -> None:
-    """Chains of calls are compared with those of the task's own module, state and all."""
-    found = verdict(card, *of_corpus(corpus, f"honest/{name}"))
-    assert found.is_correct, found
-
-
 def on_streams(name: str) -> tuple[Task, str]:
     """Return the task of the corpus of streams and one of its candidates."""
-    return of_corpus("streams_not_joined", name)
-
-
-def of_corpus(corpus: str, name: str) -> tuple[Task, str]:
-    """Return the task of a corpus and one of its candidates."""
-    source = special_corpora.task_source(corpus)
-    path = special_corpora.CORPORA / corpus / f"{name}.py"
-    task = Task(name=corpus, source=source, device="cuda", backend="cuda")
+    source = special_corpora.task_source("streams_not_joined")
+    path = special_corpora.CORPORA / "streams_not_joined" / f"{name}.py"
+    task = Task(name="streams", source=source, device="cuda", backend="cuda")
     return task, path.read_text(encoding="utf-8")
 
 
