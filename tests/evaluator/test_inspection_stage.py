@@ -10,11 +10,12 @@ import pytest
 from evaluator_samples import ContextRecorder
 
 from actors.evaluator.evaluation import EvaluationRequest, Inspected
-from actors.evaluator.inspection_stage import InspectionStage, wants_profile
+from actors.evaluator.inspection_stage import InspectionStage, wants_profile, with_profile
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector, Profile
 from actors.evaluator.profiling.sentence import ProfileContext
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
+from protocol.fact_lines import verdict_fact_lines
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules, ProfileWhen
 from protocol.values import METRIC_TABLE, Outcome, Verdict
@@ -112,7 +113,8 @@ def test_a_profile_is_told_in_sentences_and_as_a_table() -> None:
 
 def test_a_contender_is_profiled_while_no_other_candidate_waits() -> None:
     """A profile takes the card for 7 to 9 s: verdicts go first, unless the search asks for it."""
-    assert inspected(CORRECT, "contender", is_device_wanted=True) == CORRECT
+    facts = inspected(CORRECT, "contender", is_device_wanted=True).facts
+    assert facts == VerdictFacts(no_profile="another candidate waited for the device")
     assert inspected(CORRECT, "yes", is_device_wanted=True) != CORRECT
     crashed = inspected(CRASHED, "contender", is_device_wanted=True)
     assert crashed.facts is not None
@@ -153,3 +155,21 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     found = [inspector.profile(nothing, "x", nothing, context) for _try in range(2)]  # type: ignore[arg-type]
     assert 1 == len(runs)
     assert all(() == one.sentences and "ERR_NVGPUCTRPERM" in one.table for one in found)
+    assert ["ncu may not be used on this machine"] * 2 == [one.why_none for one in found]
+
+
+def test_a_profile_without_kernels_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ncu answered for a Triton kernel; its words, which the program may forge, are not told."""
+
+    def run_tool(*_given: Any) -> Any:
+        text = "==PROF== Connected to process 26\n==WARNING== No kernels were profiled."
+        return SimpleNamespace(text=text, seconds=4.3, is_finished=True)
+
+    monkeypatch.setattr("actors.evaluator.profiling.inspection.run_tool", run_tool)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    zygote: Any = SimpleNamespace(ready=SimpleNamespace(namespaces=True))
+    nothing: Any = None
+    found = Inspector(zygote).profile(nothing, "x", nothing, ProfileContext())
+    assert ("ncu saw no kernel", ()) == (found.why_none, found.sentences)
+    facts = with_profile(CORRECT, found).facts
+    assert ["No profile: ncu saw no kernel."] == verdict_fact_lines(facts, None)

@@ -52,7 +52,7 @@ def test_a_candidate_is_profiled(card: Judge, on_card: Task) -> None:
         pytest.skip("ncu can't be used here")
     assert found.facts is not None
     assert found.facts.profile_sentences, (found.profile or {}).get(METRIC_TABLE)
-    assert "Bound by" in found.facts.profile_sentences[-1]
+    assert "ound by" in found.facts.profile_sentences[0]
     assert "gpu__time_duration.sum" in (found.profile or {})[METRIC_TABLE]
 
 

@@ -46,6 +46,9 @@ WINNER_TOOL_S = 60.0
 PROFILE_S = 30.0  # about 7 on a machine that is not busy
 STALL_S = 20.0  # about 6 on a machine that is not busy, most of them to see that a call stalls
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
+# Why a candidate has no profile.  What ncu says is its program's text, too, so it is not repeated.
+NOT_USABLE = "ncu may not be used on this machine"
+MEASURED_NOTHING, TOO_LONG = "ncu saw no kernel", f"ncu took longer than {PROFILE_S:.0f} s"
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
 Fresh = Callable[[], Confinement]  # makes a build of the candidate in a folder of its own
@@ -58,6 +61,7 @@ class Profile(Value, frozen=True, kw_only=True):
     table: str = ""  # the raw figures, or why there are none
     seconds: float = 0.0
     unit_shares: tuple[UnitShare, ...] = ()  # of the longest kernel
+    why_none: str = ""  # in a few words, for models; "" where there is one, or no ncu
 
 
 class Inspector:
@@ -77,16 +81,18 @@ class Inspector:
         """Return what ncu measures of one call of the candidate, as sentences and as a table."""
         why_not = self._why_not("ncu")
         if why_not is not None:
-            return Profile(table=why_not)
+            return Profile(table=why_not, why_none=why_not and NOT_USABLE)
         chosen = longest_kernels(context.kernels, context.launches)
         command = tuple(tool_command("ncu", ncu_filter(chosen)))
         ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, PROFILE_S)
         call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
+            why_none = MEASURED_NOTHING if ran.is_finished else TOO_LONG
             if is_not_permitted(ran.text):
-                self._refused["ncu"] = f"not run: {reason}"
-            return Profile(table=f"no figures: {reason}", seconds=ran.seconds)
+                self._refused["ncu"], why_none = f"not run: {reason}", NOT_USABLE
+            table = f"no figures: {reason}"
+            return Profile(table=table, seconds=ran.seconds, why_none=why_none)
         sentences = profile_sentences(call, context)
         return Profile(
             sentences=tuple(sentence.text for sentence in sentences),
