@@ -14,6 +14,7 @@ from actors.evaluator.inspection_stage import InspectionStage, wants_profile, wi
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector, Profile
 from actors.evaluator.profiling.sentence import ProfileContext
+from actors.evaluator.profiling.tool_run import ToolRun
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from protocol.fact_lines import verdict_fact_lines
 from protocol.facts import DeviceRates, VerdictFacts
@@ -145,7 +146,7 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     def run_tool(*given: Any) -> Any:
         runs.append(given)
         denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"
-        return SimpleNamespace(text=denied, seconds=2.0, is_finished=True)
+        return ToolRun(text=denied, seconds=2.0, is_finished=True)
 
     monkeypatch.setattr("actors.evaluator.profiling.inspection.run_tool", run_tool)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
@@ -158,18 +159,25 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert ["ncu may not be used on this machine"] * 2 == [one.why_none for one in found]
 
 
-def test_a_profile_without_kernels_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ncu answered for a Triton kernel; its words, which the program may forge, are not told."""
+@pytest.mark.parametrize(
+    ("failed", "why"),
+    [("", "ncu saw no kernel"), ("RuntimeError: no gcc", "the candidate failed under ncu")],
+)
+def test_a_profile_without_kernels_has_its_reason(
+    monkeypatch: pytest.MonkeyPatch, failed: str, why: str
+) -> None:
+    """ncu's words and the candidate's, which may be anything, are for people only."""
 
-    def run_tool(*_given: Any) -> Any:
+    def run_tool(*_given: Any) -> ToolRun:
         text = "==PROF== Connected to process 26\n==WARNING== No kernels were profiled."
-        return SimpleNamespace(text=text, seconds=4.3, is_finished=True)
+        return ToolRun(text=text, seconds=4.3, is_finished=True, failed=failed)
 
     monkeypatch.setattr("actors.evaluator.profiling.inspection.run_tool", run_tool)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     zygote: Any = SimpleNamespace(ready=SimpleNamespace(namespaces=True))
     nothing: Any = None
     found = Inspector(zygote).profile(nothing, "x", nothing, ProfileContext())
-    assert ("ncu saw no kernel", ()) == (found.why_none, found.sentences)
+    assert (why, ()) == (found.why_none, found.sentences)
+    assert (failed or "No kernels were profiled") in found.table
     facts = with_profile(CORRECT, found).facts
-    assert ["No profile: ncu saw no kernel."] == verdict_fact_lines(facts, None)
+    assert [f"No profile: {why}."] == verdict_fact_lines(facts, None)

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 
+from actors.evaluator.ipc.logs import clean_log
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.ipc.tool_process import Tool
 from actors.evaluator.profiling.compiled_source import compiled_line
@@ -46,9 +47,11 @@ WINNER_TOOL_S = 60.0
 PROFILE_S = 30.0  # about 7 on a machine that is not busy
 STALL_S = 20.0  # about 6 on a machine that is not busy, most of them to see that a call stalls
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
+LAST_CHARS = 200  # of what a tool wrote that gave no report
 # Why a candidate has no profile.  What ncu says is its program's text, too, so it is not repeated.
 NOT_USABLE = "ncu may not be used on this machine"
-MEASURED_NOTHING, TOO_LONG = "ncu saw no kernel", f"ncu took longer than {PROFILE_S:.0f} s"
+MEASURED_NOTHING, FAILED = "ncu saw no kernel", "the candidate failed under ncu"
+TOO_LONG = f"ncu took longer than {PROFILE_S:.0f} s"
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
 Fresh = Callable[[], Confinement]  # makes a build of the candidate in a folder of its own
@@ -88,7 +91,8 @@ class Inspector:
         call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
-            why_none = MEASURED_NOTHING if ran.is_finished else TOO_LONG
+            why_none = FAILED if ran.failed else MEASURED_NOTHING
+            why_none = why_none if ran.is_finished else TOO_LONG
             if is_not_permitted(ran.text):
                 self._refused["ncu"], why_none = f"not run: {reason}", NOT_USABLE
             table = f"no figures: {reason}"
@@ -210,5 +214,5 @@ def _errors(ran: ToolRun) -> str:
 def _why_no_report(ran: ToolRun, otherwise: str) -> str:
     if not ran.is_finished:
         return f"it was ended after {ran.seconds:.0f} s"
-    last = " ".join(ran.text.split())[-200:]
+    last = " ".join(clean_log(ran.failed or ran.text).split())[-LAST_CHARS:]
     return f"{otherwise}: {last}" if last else otherwise

@@ -104,7 +104,7 @@ STALLS = {
     "drain": "stores to leave at their end",
     "imc_miss": "constants",
     "sleeping": "the end of a sleep",
-    "not_selected": "their turn, though ready",
+    "not_selected": "its turn, though ready",
     "misc": "other reasons",
 }
 STALL_METRICS = {
