@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.evaluator.facts.occupancy import RESERVED_SHARED
 from protocol.values import Value
 
 DURATION = "gpu__time_duration.sum"
@@ -50,7 +49,8 @@ OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 MAX_OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
 ACTIVE_THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
 REGISTERS = "launch__registers_per_thread"
-# A block's, with what the driver reserves of it.
+RESERVED_SHARED = 1024  # bytes that the driver takes of each block, from compute capability 8.0 on
+# A block's, with that part.
 SHARED_BYTES, DRIVER_SHARED_BYTES = (
     "launch__shared_mem_per_block",
     "launch__shared_mem_per_block_driver",
