@@ -53,8 +53,8 @@ def profile_sentences(call: MeasuredCall, context: ProfileContext) -> list[Sente
     rest = [each for each in found if each is not None and not told.issuperset(each.metrics)]
     if len(call.kernels) > 1 and rest:
         name, us = longest.metrics.name, longest.metrics.us
-        text = f"{times.text} What follows is about {name} ({amount_text(us)} µs a launch)."
-        times = Sentence(text=text, metrics=times.metrics)
+        text = f"What follows is about {name} ({amount_text(us)} µs a launch)."
+        rest = [Sentence(text=text, metrics=times.metrics), *rest]
     return [*first, times, *rest][:MAX_SENTENCES]
 
 
