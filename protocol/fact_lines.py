@@ -68,6 +68,7 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
     failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
     shares = [*_share_lines(facts, task), *_launch_lines(facts, task), *kernel_lines(facts)]
     shares += [f"The compiler (ptxas): {remark}." for remark in facts.compiler_remarks]
+    shares += [f"No profile: {facts.no_profile}."] if facts.no_profile else []
     return [*failed, *shares, *facts.profile_sentences, *facts.difference, *_error_lines(facts)]
 
 
@@ -210,8 +211,9 @@ def _floor_lines(floor: TaskFloor) -> Iterator[str]:
         return
     largest = max(floor.parts, key=lambda name: floor.parts[name])
     yield (
-        f"Floor of the reference's own work: {us(floor.us)} ({largest}). Exact shortcuts may be "
-        "below it."
+        f"Floor of the reference's own work: {us(floor.us)} ({largest}). It counts bytes, products "
+        "and a launch: other arithmetic, exponentials and gathers may take longer, exact shortcuts "
+        "less."
     )
 
 

@@ -157,6 +157,7 @@ class VerdictFacts(Value, frozen=True, kw_only=True):
     median_us: float | None = None  # the judge's own figure, which the lines compare with
     difference: tuple[str, ...] = ()  # of a wrong result: where, how many, which pattern
     profile_sentences: tuple[str, ...] = ()  # read off a profiler's metrics by fixed rules
+    no_profile: str = ""  # why a candidate that was to have a profile has none
     fault_location: str = ""  # of a crash: kernel, line, address, thread
     errors: tuple[DrawError, ...] = ()  # of the checks that it passed
     unit_shares: tuple[UnitShare, ...] = ()  # read off a profiler's metrics

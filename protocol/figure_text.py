@@ -23,6 +23,11 @@ def us(microseconds: float) -> str:
     return f"{microseconds:.3g} µs"
 
 
+def amount_text(amount: float, digits: int = 4) -> str:
+    """Return a figure without its unit, never as a power of ten: "62.3", "2,971"."""
+    return f"{amount:,.0f}" if amount >= 1e3 else f"{amount:.{digits}g}"
+
+
 def rate_text(gb_s: float) -> str:
     """Return GB/s without the unit: "843.2", "12,300"."""
     return f"{gb_s:,.0f}" if gb_s >= 1e4 else f"{gb_s:,.4g}"

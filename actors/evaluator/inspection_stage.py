@@ -80,8 +80,9 @@ class InspectionStage:
             return verdict
         if self._request.inspected == "contender" and self._is_device_wanted():
             # It takes as long as two or three verdicts, and the next contender may have the time.
-            self._context.log_step("not profiled", why="another candidate waits for the device")
-            return verdict
+            why = "another candidate waited for the device"
+            self._context.log_step("not profiled", why=why)
+            return with_profile(verdict, Profile(why_none=why))
         self._context.set_activity("profiling")
         found = self._inspector.profile(
             self._fixture,
@@ -163,7 +164,8 @@ def profile_context(
         kernels=tuple(kernel.name for kernel in known.kernels),
         least_bytes=sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs))),
         copy_gb_s=rates.copy_gb_s,
-        launch_us=rates.launch_us,
+        cached_read_gb_s=rates.cached_read_gb_s,
+        next_launch_us=rates.next_launch_us,
     )
 
 
@@ -171,7 +173,10 @@ def with_profile(verdict: Verdict, found: Profile) -> Verdict:
     """Return the verdict with a profile's sentences and its table."""
     facts = verdict.facts or VerdictFacts()
     told = msgspec.structs.replace(
-        facts, profile_sentences=found.sentences, unit_shares=found.unit_shares
+        facts,
+        profile_sentences=found.sentences,
+        no_profile=found.why_none,
+        unit_shares=found.unit_shares,
     )
     took = f"({found.seconds:.1f} s)\n" if found.seconds else ""
     table = {METRIC_TABLE: f"{took}{found.table}"} if found.table else {}

@@ -130,13 +130,13 @@ def test_changes_have_a_bound_together() -> None:
 
 
 def test_the_fastest_is_shown_with_its_code_and_its_profile_once() -> None:
-    """It is what others grow towards, whether the window has it or not; of its profile the end."""
+    """It is what others grow towards, in the window or not; of its profile the begin."""
     for work in (make_plan(node=NODE, best=FASTEST), solve(node=NODE, window=(OTHER, FASTEST))):
         text = compact(work).varying_text
         assert text.count("# the fastest\n" * 20) == 1
         assert "## The fastest so far: node 8" in text
-        assert "Sentence 10." not in text
-        assert "- Sentence 11.\n- Sentence 12.\n" in text
+        assert "- Sentence 1.\n- Sentence 2.\n" in text
+        assert "Sentence 3." not in text
         assert text.count("Its idea: One pass. Four crossings of memory become two.\n") >= 1
     own = compact(make_plan(node=FASTEST, window=(OTHER,))).varying_text
     assert "The fastest so far" not in own

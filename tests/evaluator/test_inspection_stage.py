@@ -10,11 +10,13 @@ import pytest
 from evaluator_samples import ContextRecorder
 
 from actors.evaluator.evaluation import EvaluationRequest, Inspected
-from actors.evaluator.inspection_stage import InspectionStage, wants_profile
+from actors.evaluator.inspection_stage import InspectionStage, wants_profile, with_profile
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector, Profile
 from actors.evaluator.profiling.sentence import ProfileContext
+from actors.evaluator.profiling.tool_run import ToolRun
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
+from protocol.fact_lines import verdict_fact_lines
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules, ProfileWhen
 from protocol.values import METRIC_TABLE, Outcome, Verdict
@@ -112,7 +114,8 @@ def test_a_profile_is_told_in_sentences_and_as_a_table() -> None:
 
 def test_a_contender_is_profiled_while_no_other_candidate_waits() -> None:
     """A profile takes the card for 7 to 9 s: verdicts go first, unless the search asks for it."""
-    assert inspected(CORRECT, "contender", is_device_wanted=True) == CORRECT
+    facts = inspected(CORRECT, "contender", is_device_wanted=True).facts
+    assert facts == VerdictFacts(no_profile="another candidate waited for the device")
     assert inspected(CORRECT, "yes", is_device_wanted=True) != CORRECT
     crashed = inspected(CRASHED, "contender", is_device_wanted=True)
     assert crashed.facts is not None
@@ -143,7 +146,7 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     def run_tool(*given: Any) -> Any:
         runs.append(given)
         denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"
-        return SimpleNamespace(text=denied, seconds=2.0, is_finished=True)
+        return ToolRun(text=denied, seconds=2.0, is_finished=True)
 
     monkeypatch.setattr("actors.evaluator.profiling.inspection.run_tool", run_tool)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
@@ -153,3 +156,28 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     found = [inspector.profile(nothing, "x", nothing, context) for _try in range(2)]  # type: ignore[arg-type]
     assert 1 == len(runs)
     assert all(() == one.sentences and "ERR_NVGPUCTRPERM" in one.table for one in found)
+    assert ["ncu may not be used on this machine"] * 2 == [one.why_none for one in found]
+
+
+@pytest.mark.parametrize(
+    ("failed", "why"),
+    [("", "ncu saw no kernel"), ("RuntimeError: no gcc", "the candidate failed under ncu")],
+)
+def test_a_profile_without_kernels_has_its_reason(
+    monkeypatch: pytest.MonkeyPatch, failed: str, why: str
+) -> None:
+    """ncu's words and the candidate's, which may be anything, are for people only."""
+
+    def run_tool(*_given: Any) -> ToolRun:
+        text = "==PROF== Connected to process 26\n==WARNING== No kernels were profiled."
+        return ToolRun(text=text, seconds=4.3, is_finished=True, failed=failed)
+
+    monkeypatch.setattr("actors.evaluator.profiling.inspection.run_tool", run_tool)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    zygote: Any = SimpleNamespace(ready=SimpleNamespace(namespaces=True))
+    nothing: Any = None
+    found = Inspector(zygote).profile(nothing, "x", nothing, ProfileContext())
+    assert (why, ()) == (found.why_none, found.sentences)
+    assert (failed or "No kernels were profiled") in found.table
+    facts = with_profile(CORRECT, found).facts
+    assert [f"No profile: {why}."] == verdict_fact_lines(facts, None)

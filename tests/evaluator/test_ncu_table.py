@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from actors.evaluator.profiling import ncu_report
 from actors.evaluator.profiling.ncu_metrics import (
+    DRIVER_SHARED_BYTES,
     FMA_HEAVY_PIPE,
     L2_ATOMICS,
     L2_READS,
@@ -46,7 +47,7 @@ def test_the_kernels_of_a_call_are_read() -> None:
     assert [1, 1, 2] == [one.launches for one in call.kernels[:3]]
     matmul = call.kernels[0].metrics
     not_recorded = {L2_READS, L2_WRITES, L2_ATOMICS, L2_REDUCTIONS, L2_SLICE_SHARE}
-    not_recorded |= {FMA_HEAVY_PIPE, *SHARED_ACCESSES}
+    not_recorded |= {FMA_HEAVY_PIPE, DRIVER_SHARED_BYTES, *SHARED_ACCESSES}
     assert set(METRICS) - not_recorded == set(matmul.figures)
     assert pytest.approx(19.403e6, rel=1e-4) == matmul.dram_bytes
     assert ("registers", 1) == matmul.occupancy_limit
@@ -109,19 +110,21 @@ def test_of_many_launches_the_longest_kernels_are_measured() -> None:
     command = tool_command("ncu", [*ncu_filter(["reduce", "k1"]), "python"])
     assert ["--kernel-name", "regex:reduce|k1", "python"] == command[-3:]
     call = read_report(TORCH, is_chosen=True)
-    first = profile_sentences(call, ProfileContext(launches=100))[0].text
-    assert first.startswith("6 launches of the longest of the 100 kernels were measured: cutlass")
+    times = profile_sentences(call, ProfileContext(launches=100))[1].text
+    assert times.startswith("ncu measured 6 of the call's 100 launches: cutlass")
 
 
 def test_launches_that_were_chosen_are_no_whole_call() -> None:
     """The time of some launches with cold caches is not compared with the call's."""
     call = read_report(TORCH, is_chosen=True)
 
-    first = profile_sentences(call, ProfileContext(launches=100, call_us=500.0))[0].text
+    first, times, about = profile_sentences(call, ProfileContext(launches=100, call_us=500.0))[:3]
 
-    assert "; the judged time is that of the whole call, 500 µs. What follows" in first
-    assert "take" not in first
-    assert "%" not in first
+    assert "of the time) is bound" not in first.text
+    assert times.text.endswith("; the judged time is that of the whole call, 500 µs.")
+    assert about.text.startswith("What follows is about cutlass")
+    assert "take" not in times.text
+    assert "%" not in times.text
 
 
 def test_a_refusal_is_named() -> None:

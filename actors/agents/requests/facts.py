@@ -37,8 +37,8 @@ UNTOLD_FACTS = (
 )
 MAKERS_RATES = ", by its maker"  # are left out where rates were measured
 MAX_SENTENCES = 10  # of a node's profile
-LAST_SENTENCES = 2  # of another attempt's: its last ones name what bounds it
-ONE_KERNEL = "One kernel, "  # begins a profile whose time and kernel stand above it
+FIRST_SENTENCES = 2  # of another attempt's: its first one names what bounds it
+ONE_KERNEL = "One kernel, "  # begins a sentence of a profile whose figures stand above it
 MIN_SHARE = 0.02  # of a call's time: a smaller part of it is not named
 SLOW_PROFILER = 1.15  # times the time of a timed call
 NEAR_TOLERANCE = 0.1  # of it: errors from here on are told by kind of inputs
@@ -118,24 +118,25 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
     """Return the lines below an attempt's result.
 
     Its share of the floor stands beside its time already; without a profile, what it reaches of the
-    device's rates is told of the node.  Of another attempt a profile is cut to its end, and has no
-    kernels beside it.
+    device's rates is told of the node.  Of another attempt a profile is cut to its begin, and has
+    no kernels beside it.
     """
     facts, rates_of = verdict.facts, reference.facts if is_node else None
     if facts is not None:
         told = facts.profile_sentences[:MAX_SENTENCES]
+        if facts.kernels and len(told) > 1:
+            told = tuple(each for each in told if not each.startswith(ONE_KERNEL))
         if told and is_node:
             rates_of = None
-            is_named = bool(facts.kernels) and told[0].startswith(ONE_KERNEL)
-            told = told[1:] if is_named and len(told) > 1 else told
         elif told:
-            told = facts.profile_sentences[-LAST_SENTENCES:]
+            told = told[:FIRST_SENTENCES]
             facts = replace(facts, kernels=(), more_kernels=0)
         told_kernels = [x for x in facts.kernels if x.share is None or x.share >= MIN_SHARE]
         if [x.name for x in told_kernels] == [OWN_CODE]:  # its time is that of the call
             facts = replace(facts, kernels=(), more_kernels=0)
         errors = _near_errors(facts.errors, is_node=is_node)
-        facts = replace(facts, profile_sentences=told, errors=errors)
+        no_profile = facts.no_profile if is_node else ""
+        facts = replace(facts, profile_sentences=told, no_profile=no_profile, errors=errors)
     task = (verdict.profile or {}).get("task")
     labels = [
         f"{label}: {LABEL_WORDS.get(label, 'a label')}"
@@ -154,9 +155,9 @@ def attempt_lines(verdict: Verdict, reference: Reference, *, is_node: bool = Tru
 def for_a_coder(verdict: Verdict) -> Verdict:
     """Return what code that follows a plan needs of a result: the plan has what a profile says."""
     facts = verdict.facts
-    if facts is None or not facts.profile_sentences:
+    if facts is None:
         return verdict
-    return replace(verdict, facts=replace(facts, profile_sentences=()))
+    return replace(verdict, facts=replace(facts, profile_sentences=(), no_profile=""))
 
 
 def _near_errors(errors: tuple[DrawError, ...], *, is_node: bool) -> tuple[DrawError, ...]:
@@ -171,10 +172,11 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
     Its share of the floor stands beside its time already.
     """
     facts = verdict.facts
-    if facts is not None:  # the last sentence of a profile is the bound
-        last = facts.profile_sentences[-1:]
+    if facts is not None:  # the first sentence of a profile is the bound
+        bound = facts.profile_sentences[:1]
         launches = facts.launches if idle_us(facts) is not None else None
-        facts = replace(facts, kernels=(), errors=(), launches=launches, profile_sentences=last)
+        facts = replace(facts, kernels=(), errors=(), launches=launches)
+        facts = replace(facts, profile_sentences=bound, no_profile="")
     return [*_case_lines(verdict), *verdict_fact_lines(facts, None)]
 
 

@@ -83,6 +83,7 @@ def known_verdict(verdict: Verdict, knowledge: RequestKnowledge) -> Verdict:
         facts=replace(
             kept,
             profile_sentences=shown.profile_sentences,
+            no_profile=shown.no_profile,
             unit_shares=shown.unit_shares,
             fault_location=shown.fault_location,
         ),

@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Mapping
 
+from actors.evaluator.profiling.ncu_metrics import RESERVED_SHARED
 from protocol.facts import OccupancyLimit
 from protocol.values import Value
 
 REGISTER_UNIT = 256  # registers that a warp is given at once
 WARP_UNIT = 4
-RESERVED_SHARED = 1024  # bytes of each block, from compute capability 8.0 on
 MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "12.0": 24, "12.1": 24}
 USUAL_BLOCKS = 32
 

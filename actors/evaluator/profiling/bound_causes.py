@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.evaluator.profiling import ncu_metrics
 from actors.evaluator.profiling.ncu_metrics import SECTOR_BYTES, KernelMetrics
+from protocol.figure_text import bytes_text, number_text, rate_text
 from protocol.values import Value
 
 MUCH_LOCAL = 0.4  # of the sectors that loads and stores touch
@@ -14,6 +15,13 @@ MANY_CONFLICTS = 0.3  # of the turns of accesses to shared memory
 FEW_THREADS = 16.0  # of a warp's 32, on average over its instructions
 FEW_USED = 0.6  # of the bytes of the sectors that loads or stores touch
 MOST = 0.5  # of the sectors of loads and stores
+WIDEST_ELEMENT = 16  # bytes that a thread may skip as the rest of an element
+MOST_REGISTERS, REGISTERS_A_BLOCK = 255, 65_536
+NEARLY_ALL = 0.9  # of the possible registers: with fewer none is spilled
+L2_SECTORS = (
+    *(ncu_metrics.L2_READS, ncu_metrics.L2_WRITES),
+    *(ncu_metrics.L2_ATOMICS, ncu_metrics.L2_REDUCTIONS),
+)
 
 
 class Cause(Value, frozen=True, kw_only=True):
@@ -57,10 +65,22 @@ def _local_memory(kernel: KernelMetrics) -> Cause | None:
     if not moved or others is None or moved < MUCH_LOCAL * (moved + others):
         return None
     text = (
-        f"{moved / (moved + others):.0%} of the sectors that it loads and stores are local memory "
-        "(spilled registers, or arrays with computed indices)"
+        f"{moved / (moved + others):.0%} of the sectors that it loads and stores are local memory, "
+        f"{bytes_text(moved * SECTOR_BYTES)}: {local_memory_text(kernel)}"
     )
     return Cause(text=text, metrics=local)
+
+
+def local_memory_text(kernel: KernelMetrics) -> str:
+    """Return what local memory is for: registers are spilled only where no more are possible."""
+    registers, block = map(kernel.figure, (ncu_metrics.REGISTERS, ncu_metrics.BLOCK))
+    if not registers or not block:
+        return "spilled registers, or arrays with computed indices"
+    possible = min(MOST_REGISTERS, REGISTERS_A_BLOCK // block)
+    told = f"at {registers:.0f} of {possible:.0f} registers a thread"
+    if registers < NEARLY_ALL * possible:
+        return f"arrays with computed indices ({told} only a launch bound makes it spill)"
+    return f"spilled registers, {told}, or arrays with computed indices"
 
 
 def _atomics(kernel: KernelMetrics, kind: str) -> Cause | None:
@@ -81,9 +101,16 @@ def _bank_conflicts(kernel: KernelMetrics) -> Cause | None:
     share = kernel.conflict_share
     if share is None or share < MANY_CONFLICTS:
         return None
-    text = f"{share:.0%} of the turns of accesses to shared memory are bank conflicts"
-    metrics = ncu_metrics.SHARED_ACCESSES
-    return Cause(text=text, metrics=metrics)
+    return Cause(text=conflicts_text(kernel, share), metrics=ncu_metrics.SHARED_ACCESSES)
+
+
+def conflicts_text(kernel: KernelMetrics, share: float) -> str:
+    """Return what bank conflicts add: a `share` of the wavefronts of shared memory."""
+    wavefronts = kernel.figure(ncu_metrics.SHARED_TURNS) or 0.0
+    return (
+        f"bank conflicts, {share:.0%} of the {number_text(wavefronts)} wavefronts of shared memory "
+        f"({1 / max(1 - share, 0.01):.2g}-way on average)"
+    )
 
 
 def _unused_bytes(kernel: KernelMetrics) -> Cause | None:
@@ -94,13 +121,43 @@ def _unused_bytes(kernel: KernelMetrics) -> Cause | None:
     }
     whole = kernel.sum_of(ncu_metrics.LOAD_SECTORS, ncu_metrics.STORE_SECTORS)
     for name, (requests, sectors, used) in accesses.items():
-        count, bytes_used = kernel.figure(sectors), kernel.figure(used)
-        if not whole or not count or not bytes_used or count < MOST * whole:
+        asked, count, bytes_used = map(kernel.figure, (requests, sectors, used))
+        if not whole or not asked or not count or not bytes_used:
             continue
-        if count < SCATTERED * (kernel.figure(requests) or 0.0):
+        if count < MOST * whole or count < SCATTERED * asked:
             continue
         share = bytes_used / SECTOR_BYTES
         if share < FEW_USED:
-            text = f"of the bytes that its {name} touch {share:.0%} are used (not coalesced)"
-            return Cause(text=text, metrics=(sectors, used))
+            text = access_text(name, count / asked, share)
+            return Cause(text=text, metrics=(requests, sectors, used))
     return None
+
+
+def access_text(name: str, sectors: float, share: float) -> str:
+    """Return how many sectors a warp's `name` touch, of whose bytes it uses a `share`.
+
+    The sectors are as many as the bytes from one thread to the next, which may be one element's.
+    """
+    text = f"a warp's {name} touch {sectors:.3g} sectors of {SECTOR_BYTES} bytes"
+    if sectors <= WIDEST_ELEMENT:
+        return (
+            f"{text} and use {share:.0%} of them: too many, unless these are parts of elements of "
+            f"{sectors:.2g} bytes"
+        )
+    return (
+        f"{text} where {max(1.0, sectors * share):.2g} would do and use {share:.0%} of them: not "
+        "coalesced, neighbouring threads should use neighbouring addresses"
+    )
+
+
+def l2_traffic(kernel: KernelMetrics, read_gb_s: float | None) -> Cause | None:
+    """Return the bytes that pass L2, beside the rate of reads that was measured."""
+    sectors = kernel.sum_of(*L2_SECTORS)
+    if not sectors or not read_gb_s or not kernel.us:
+        return None
+    moved = sectors * SECTOR_BYTES
+    text = (
+        f"{bytes_text(moved)} pass it at {rate_text(moved / kernel.us / 1e3)} GB/s (reads alone "
+        f"were measured at {rate_text(read_gb_s)})"
+    )
+    return Cause(text=text, metrics=L2_SECTORS)

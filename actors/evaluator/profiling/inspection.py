@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 
+from actors.evaluator.ipc.logs import clean_log
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.ipc.tool_process import Tool
 from actors.evaluator.profiling.compiled_source import compiled_line
@@ -46,6 +47,11 @@ WINNER_TOOL_S = 60.0
 PROFILE_S = 30.0  # about 7 on a machine that is not busy
 STALL_S = 20.0  # about 6 on a machine that is not busy, most of them to see that a call stalls
 HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
+LAST_CHARS = 200  # of what a tool wrote that gave no report
+# Why a candidate has no profile.  What ncu says is its program's text, too, so it is not repeated.
+NOT_USABLE = "ncu may not be used on this machine"
+MEASURED_NOTHING, FAILED = "ncu saw no kernel", "the candidate failed under ncu"
+TOO_LONG = f"ncu took longer than {PROFILE_S:.0f} s"
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
 Fresh = Callable[[], Confinement]  # makes a build of the candidate in a folder of its own
@@ -58,6 +64,7 @@ class Profile(Value, frozen=True, kw_only=True):
     table: str = ""  # the raw figures, or why there are none
     seconds: float = 0.0
     unit_shares: tuple[UnitShare, ...] = ()  # of the longest kernel
+    why_none: str = ""  # in a few words, for models; "" where there is one, or no ncu
 
 
 class Inspector:
@@ -77,16 +84,19 @@ class Inspector:
         """Return what ncu measures of one call of the candidate, as sentences and as a table."""
         why_not = self._why_not("ncu")
         if why_not is not None:
-            return Profile(table=why_not)
+            return Profile(table=why_not, why_none=why_not and NOT_USABLE)
         chosen = longest_kernels(context.kernels, context.launches)
         command = tuple(tool_command("ncu", ncu_filter(chosen)))
         ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, PROFILE_S)
         call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
+            why_none = FAILED if ran.failed else MEASURED_NOTHING
+            why_none = why_none if ran.is_finished else TOO_LONG
             if is_not_permitted(ran.text):
-                self._refused["ncu"] = f"not run: {reason}"
-            return Profile(table=f"no figures: {reason}", seconds=ran.seconds)
+                self._refused["ncu"], why_none = f"not run: {reason}", NOT_USABLE
+            table = f"no figures: {reason}"
+            return Profile(table=table, seconds=ran.seconds, why_none=why_none)
         sentences = profile_sentences(call, context)
         return Profile(
             sentences=tuple(sentence.text for sentence in sentences),
@@ -204,5 +214,5 @@ def _errors(ran: ToolRun) -> str:
 def _why_no_report(ran: ToolRun, otherwise: str) -> str:
     if not ran.is_finished:
         return f"it was ended after {ran.seconds:.0f} s"
-    last = " ".join(ran.text.split())[-200:]
+    last = " ".join(clean_log(ran.failed or ran.text).split())[-LAST_CHARS:]
     return f"{otherwise}: {last}" if last else otherwise

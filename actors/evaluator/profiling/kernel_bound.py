@@ -5,7 +5,8 @@ The rules, in this order (`docs/cuda.md` has them as a table):
 1. The busiest unit decides if it is busy for `BUSY` of the time or more: DRAM (against the rate of
    a copy), an arithmetic pipe, the busier one of the L1 cache with shared memory and the L2 cache,
    one slice of the L2 cache that is much busier than all of them, the load/store pipe, or the issue
-   slots.  Among the units within `NEAR` of the busiest one the first in this order is named.
+   slots.  Among the units within `NEAR` of the busiest one the first in this order is named, and
+   how sure that is.  Few warps that all wait for data while no unit is near its limit: latency.
 2. A kernel shorter than `SHORT_US`, or one of at most one wave whose multiprocessors have no block
    for less than that: its launch.
 3. Blocks for fewer than `FEW_BUSY_MULTIPROCESSORS` of them all: too little parallel work.
@@ -14,7 +15,8 @@ The rules, in this order (`docs/cuda.md` has them as a table):
    of the time: the tail, or blocks of unequal length.
 5. Anything else: latency, with the busiest unit and what the warps wait for.
 
-`bound_causes` adds what keeps memory or a cache busy.
+`bound_causes` adds what keeps memory or a cache busy.  All shares are of the time of the whole
+launch, on all multiprocessors.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from typing import Literal
 from msgspec import structs
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.bound_causes import cause_of
+from actors.evaluator.profiling.bound_causes import L2_SECTORS, cause_of, l2_traffic
 from actors.evaluator.profiling.ncu_metrics import KernelMetrics
 from protocol.facts import UnitShare
+from protocol.figure_text import amount_text
 from protocol.values import Value
 
 BoundKind = Literal[
+    "host",
     "memory",
     "compute",
     "L1",
@@ -43,6 +47,7 @@ BoundKind = Literal[
     "latency",
 ]
 BUSY = 0.6
+NEAR_LIMIT, SATURATED = 0.7, 0.85  # of the time: how sure it is that a busy unit is the bound
 ALSO_BUSY = 0.5  # another unit that is named beside the first
 NEAR = 0.1
 ATTAINABLE_DRAM = 0.92  # of the peak; a copy reaches about this
@@ -50,12 +55,12 @@ FULL_RATE = 0.85  # of DRAM's attainable rate: below it the time at the full rat
 SHORT_US = 4.0  # an empty kernel takes about 2 under ncu
 FEW_BUSY_MULTIPROCESSORS = 0.75
 MOST_SHARED = 0.6  # of what keeps the L1 unit busy: accesses to shared memory
-L2_SECTORS = (
-    *(ncu_metrics.L2_READS, ncu_metrics.L2_WRITES),
-    *(ncu_metrics.L2_ATOMICS, ncu_metrics.L2_REDUCTIONS),
-)
 SECTOR_CYCLES = 16  # more than any access keeps a slice of L2 busy
 LONG_WAIT = 0.1  # a stall reason below this share is not named as the cause
+FEW_WARPS = 1 / 3  # of a multiprocessor's: fewer that wait for data are too few for its memory
+MOSTLY_WAITING = 0.8  # of the time in which a warp waits
+LOW_OCCUPANCY = 0.5  # from here on it is not asked what keeps it low
+REACHED = 0.7  # of the possible occupancy: from here on what limits it keeps it low
 # Reasons that say nothing about what to change.
 _ORDINARY = frozenset(["not_selected", "misc", "sleeping"])
 
@@ -66,32 +71,41 @@ class Bound(Value, frozen=True, kw_only=True):
     kind: BoundKind
     text: str
     metrics: tuple[str, ...] = ()
+    is_saturated: bool = False  # a unit that can't do more
+    told: tuple[str, ...] = ()  # metrics that the cause in the text has told of
 
 
-def bound_of(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | None:
+def bound_of(
+    kernel: KernelMetrics, copy_gb_s: float | None = None, l2_read_gb_s: float | None = None
+) -> Bound | None:
     """Return what bounds `kernel`; None where too little was measured.
 
     `copy_gb_s`: the rate of a large copy on this device, which is the attainable rate of DRAM.
+    `l2_read_gb_s`: the rate of reads from L2 there.
     """
     found = _busy_unit(kernel, copy_gb_s)
     for rule in (_launch, _few_blocks, _tail_of_busy_pipe, _idle_multiprocessors):
         found = found or rule(kernel)
     found = found or _latency(kernel, copy_gb_s)
-    cause = cause_of(kernel, found.kind) if found is not None else None
-    if found is None or cause is None:
-        return found
-    return structs.replace(
-        found, text=f"{found.text}; {cause.text}", metrics=(*found.metrics, *cause.metrics)
-    )
+    if found is None:
+        return None
+    cause = cause_of(kernel, found.kind)
+    if cause is not None:
+        return _with(found, f"cause: {cause.text}", cause.metrics)
+    traffic = l2_traffic(kernel, l2_read_gb_s) if found.kind == "L2" else None
+    return found if traffic is None else _with(found, traffic.text, traffic.metrics)
+
+
+def _with(bound: Bound, text: str, metrics: tuple[str, ...]) -> Bound:
+    whole = f"{bound.text}; {text}"
+    return structs.replace(bound, text=whole, metrics=(*bound.metrics, *metrics), told=metrics)
 
 
 def unit_shares(kernel: KernelMetrics, copy_gb_s: float | None) -> tuple[UnitShare, ...]:
     """Return how busy DRAM and the tensor cores are, where that is known and not nothing."""
-    has_block = kernel.busy_multiprocessors or 1.0
-    products = kernel.pipes.get(ncu_metrics.TENSOR_CORES)
     shares = {
         "DRAM": dram_share(kernel, copy_gb_s),
-        ncu_metrics.TENSOR_CORES: products and products * has_block,
+        ncu_metrics.TENSOR_CORES: kernel.pipes.get(ncu_metrics.TENSOR_CORES),
     }
     known = {unit: share for unit, share in shares.items() if share}
     return tuple(UnitShare(unit=unit, share=round(share, 4)) for unit, share in known.items())
@@ -113,42 +127,45 @@ class _Unit(Value, frozen=True, kw_only=True):
     share: float
     metrics: tuple[str, ...]
 
+    @property
+    def strength(self) -> str:
+        """How sure it is that this unit is the bound, for people."""
+        if self.share >= SATURATED:
+            return "saturated"
+        return "near its limit" if self.share >= NEAR_LIMIT else "not certain: it may be latency"
+
     def readable(self) -> str:
         """Return the unit as a bound, for people."""
+        share, sure = f"{self.share:.0%}", f"({self.strength})"
         match self.kind:
             case "memory":
-                return f"memory: DRAM works at {self.share:.0%} of the rate that a copy reaches"
+                return f"memory: DRAM works at {share} of the rate that a copy reaches {sure}"
             case "L1":
-                return f"{self.name}, busy for {self.share:.0%} of the time"
+                return f"{self.name}, busy for {share} of the time {sure}"
             case "load/store":
-                return (
-                    f"load and store instructions, which keep their pipe busy for {self.share:.0%} "
-                    "of the time"
-                )
+                return f"load and store instructions, whose pipe is busy for {share} {sure}"
             case "L2":
-                return f"the L2 cache, at {self.share:.0%} of its peak"
+                return f"the L2 cache, at {share} of its peak {sure}"
             case "L2 slice":
                 return (
-                    f"{self.name}, at {self.share:.0%} of its peak: many accesses to few addresses "
+                    f"{self.name}, at {share} of its peak {sure}: many accesses to few addresses "
                     "take turns there"
                 )
             case "issue":
                 return (
-                    "compute: the number of instructions, which fill "
-                    f"{self.share:.0%} of the issue slots"
+                    f"compute: the number of instructions, which fill {share} of the issue slots "
+                    f"{sure}"
                 )
             case _:
                 verb = "are" if self.name.endswith("s") else "is"
-                return f"compute: the {self.name} {verb} busy for {self.share:.0%} of the time"
+                return f"compute: the {self.name} {verb} busy for {share} of the time {sure}"
 
 
 def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
     """Return the known units in the order of precedence."""
-    has_block = kernel.busy_multiprocessors or 1.0
     dram_metrics = (ncu_metrics.DRAM_SHARE, ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN)
-    issue, pipes = kernel.share(ncu_metrics.ISSUE_SHARE), kernel.pipes
-    l1, l2 = kernel.share(ncu_metrics.L1_SHARE), kernel.share(ncu_metrics.L2_SHARE)
-    l1 = l1 and l1 * has_block
+    issue, pipes = kernel.launch_share(ncu_metrics.ISSUE_SHARE), kernel.pipes
+    l1, l2 = kernel.launch_share(ncu_metrics.L1_SHARE), kernel.share(ncu_metrics.L2_SHARE)
     caches: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
         ("L1", _l1_name(kernel), l1, (ncu_metrics.L1_SHARE, ncu_metrics.SHARED_WAVEFRONTS)),
         ("L2", "the L2 cache", l2, (ncu_metrics.L2_SHARE,)),
@@ -157,7 +174,7 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
     known: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
         ("memory", "DRAM", dram_share(kernel, copy_gb_s), dram_metrics),
         *(
-            ("compute", name, share * has_block, _pipe_metrics(name))
+            ("compute", name, share, _pipe_metrics(name))
             for name, share in pipes.items()
             if name != ncu_metrics.PIPES[ncu_metrics.LSU_PIPE]
         ),
@@ -165,11 +182,11 @@ def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
         *sorted(caches, key=lambda cache: -(cache[2] or 0.0)),
         ("L2 slice", "one slice of the L2 cache", _busy_slice(kernel), slice_metrics),
         *(
-            ("load/store", name, share * has_block, (ncu_metrics.LSU_PIPE,))
+            ("load/store", name, share, (ncu_metrics.LSU_PIPE,))
             for name, share in pipes.items()
             if name == ncu_metrics.PIPES[ncu_metrics.LSU_PIPE]
         ),
-        ("issue", "issue slots", issue and issue * has_block, (ncu_metrics.ISSUE_SHARE,)),
+        ("issue", "issue slots", issue, (ncu_metrics.ISSUE_SHARE,)),
     ]
     return [
         _Unit(kind=kind, name=name, share=share, metrics=metrics)
@@ -195,7 +212,7 @@ def _busy_slice(kernel: KernelMetrics) -> float | None:
 
 def _l1_name(kernel: KernelMetrics) -> str:
     """Return what the L1 unit is busy with, if that is known."""
-    shared, whole = kernel.shared_memory_share, kernel.share(ncu_metrics.L1_SHARE)
+    shared, whole = kernel.shared_memory_share, kernel.launch_share(ncu_metrics.L1_SHARE)
     if shared is None or not whole:
         return "the L1 cache with shared memory"
     return "shared memory" if shared >= MOST_SHARED * whole else "the L1 cache"
@@ -203,9 +220,9 @@ def _l1_name(kernel: KernelMetrics) -> str:
 
 def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     units = _units(kernel, copy_gb_s)
-    least = max(BUSY, max((unit.share for unit in units), default=0.0) - NEAR)
-    first = next((unit for unit in units if unit.share >= least), None)
-    if first is None:
+    most = max((unit.share for unit in units), default=0.0)
+    first = next((unit for unit in units if unit.share >= max(BUSY, most - NEAR)), None)
+    if first is None or (most < NEAR_LIMIT and _few_warps_wait(kernel)):
         return None
     # What comes from DRAM passes L2, so L2 is as busy and says nothing more.
     implied = {"memory": ("L2", "L2 slice"), "L2 slice": ("L2",)}.get(first.kind, ())
@@ -213,11 +230,24 @@ def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
     next_one = max(others, key=lambda unit: unit.share, default=None)
     text = first.readable()
     if first.kind == "memory" and first.share < FULL_RATE and kernel.us:
-        at_rate = f"{first.share * kernel.us:.3g} of its {kernel.us:.3g} µs"
+        part = amount_text(first.share * kernel.us, 3)
+        at_rate = f"{part} of its {amount_text(kernel.us, 3)} µs"
         text += f", at which the same bytes would take {at_rate}"
     if next_one is not None and next_one.share >= ALSO_BUSY:
-        text += f"; next: {next_one.name} {next_one.share:.0%}"
-    return Bound(kind=first.kind, text=text, metrics=first.metrics)
+        text += f"; also busy: {next_one.name} {next_one.share:.0%}"
+    return Bound(
+        kind=first.kind,
+        text=text,
+        metrics=first.metrics,
+        is_saturated=first.share >= SATURATED,
+    )
+
+
+def _few_warps_wait(kernel: KernelMetrics) -> bool:
+    """Whether the warps are few and wait for data nearly all of the time."""
+    occupancy = kernel.share(ncu_metrics.OCCUPANCY)
+    waiting = kernel.stalls.get("long_scoreboard", 0.0)
+    return occupancy is not None and occupancy < FEW_WARPS and waiting >= MOSTLY_WAITING
 
 
 def _pipe_metrics(name: str) -> tuple[str, ...]:
@@ -226,10 +256,13 @@ def _pipe_metrics(name: str) -> tuple[str, ...]:
 
 def _tail_of_busy_pipe(kernel: KernelMetrics) -> Bound | None:
     share = kernel.busy_multiprocessors
-    shares = [*kernel.pipes.items()]
-    issue, l1 = kernel.share(ncu_metrics.ISSUE_SHARE), kernel.share(ncu_metrics.L1_SHARE)
-    shares += [("issue slots", issue)] if issue is not None else []
-    shares += [("L1 cache and shared memory", l1)] if l1 is not None else []
+    named = {
+        "issue slots": ncu_metrics.ISSUE_SHARE,
+        "L1 cache and shared memory": ncu_metrics.L1_SHARE,
+    }
+    named |= {name: metric for metric, name in ncu_metrics.PIPES.items()}
+    found = {name: kernel.share(metric) for name, metric in named.items()}
+    shares = [(name, busy) for name, busy in found.items() if busy is not None]
     if share is None or share >= FEW_BUSY_MULTIPROCESSORS or not shares:
         return None
     name, busy = max(shares, key=lambda pair: pair[1])
@@ -296,11 +329,12 @@ def _idle_multiprocessors(kernel: KernelMetrics) -> Bound | None:
 
 def _gain(kernel: KernelMetrics, share: float) -> str:
     """Return the least time of the same work without a tail."""
-    return f"; spread evenly it would take {share * kernel.us:.3g} of the {kernel.us:.3g} µs"
+    part = amount_text(share * kernel.us, 3)
+    return f"; spread evenly it would take {part} of the {amount_text(kernel.us, 3)} µs"
 
 
 def _latency(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | None:
-    issue = kernel.share(ncu_metrics.ISSUE_SHARE)
+    issue = kernel.launch_share(ncu_metrics.ISSUE_SHARE)
     if issue is None:
         return None
     waits = [
@@ -311,13 +345,37 @@ def _latency(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | N
     most = f"{kernel.stall_text(waits[0][0])} ({waits[0][1]:.0%})" if waits else ""
     cause = f"; the warps wait most for {most}" if most else ""
     occupancy = kernel.share(ncu_metrics.OCCUPANCY)
-    at = f" at {occupancy:.0%} occupancy" if occupancy is not None else ""
+    at = f" at {occupancy:.0%} occupancy{_why_low(kernel)}" if occupancy is not None else ""
     units = [unit for unit in _units(kernel, copy_gb_s) if unit.kind != "issue"]
     busiest = max(units, key=lambda unit: unit.share, default=None)
     unit = f" ({busiest.name} most, {busiest.share:.0%})" if busiest is not None else ""
     text = (
-        f"latency: no unit is busy for {BUSY:.0%} of the time{unit}, and{at} an instruction is "
-        f"issued in {issue:.0%} of the cycles{cause}"
+        f"latency: no unit is near its limit{unit}, and{at} an instruction is issued in "
+        f"{issue:.0%} of the cycles{cause}"
     )
     metrics = (ncu_metrics.ISSUE_SHARE, ncu_metrics.OCCUPANCY)
     return Bound(kind="latency", text=text, metrics=metrics)
+
+
+def _why_low(kernel: KernelMetrics) -> str:
+    """Return what keeps the occupancy low; "" where it is not low, or that is not known."""
+    reached, possible = kernel.share(ncu_metrics.OCCUPANCY), kernel.share(ncu_metrics.MAX_OCCUPANCY)
+    waves, limit = kernel.figure(ncu_metrics.WAVES), kernel.occupancy_limit
+    if not reached or not possible or reached >= LOW_OCCUPANCY:
+        return ""
+    if reached >= REACHED * possible:
+        return f" ({limit_text(kernel)})" if limit and possible < LOW_OCCUPANCY else ""
+    return f" (the grid has only {waves:.2g} waves)" if waves and waves < 1 else ""
+
+
+def limit_text(kernel: KernelMetrics) -> str:
+    """Return what limits the blocks of a multiprocessor, and how many threads they have."""
+    limit, block = kernel.occupancy_limit, kernel.figure(ncu_metrics.BLOCK)
+    if limit is None:
+        return ""
+    name, blocks = limit
+    allow = "allows" if name == "shared memory" else "allow"
+    threads = f" of {block:.0f} threads" if block else ""
+    return (
+        f"{name} {allow} {blocks} {'block' if blocks == 1 else 'blocks'}{threads} a multiprocessor"
+    )

@@ -6,6 +6,11 @@ Each rule returns None where nothing is known or nothing is worth telling.
 from __future__ import annotations
 
 from actors.evaluator.profiling import ncu_metrics
+from actors.evaluator.profiling.bound_causes import (
+    access_text,
+    conflicts_text,
+    local_memory_text,
+)
 from actors.evaluator.profiling.kernel_bound import ATTAINABLE_DRAM, SHORT_US, dram_share
 from actors.evaluator.profiling.ncu_metrics import (
     SECTOR_BYTES,
@@ -14,12 +19,12 @@ from actors.evaluator.profiling.ncu_metrics import (
     MeasuredKernel,
 )
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
-from protocol.figure_text import bytes_text, number_text, ratio_text, share_text
+from protocol.figure_text import bytes_text, ratio_text, share_text
 
 WASTED_SECTORS = 0.9  # of the sectors of an access: where fewer would do, it is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
 CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
-MANY_CONFLICTS = 0.1  # of the turns of accesses to shared memory
+MANY_CONFLICTS = 0.1  # of the wavefronts of shared memory
 MUCH = 0.5  # of a cache's peak
 MIN_TOLD_BYTES = 1e6  # of DRAM traffic: less bounds nothing, and a ratio to the least says nothing
 
@@ -41,11 +46,9 @@ def dram_traffic(
     if whole is not None and not call.is_cut and not call.other_kernels:
         ratio = _against_least(whole, context.least_bytes)
         if call.launches > 1:
-            text += (
-                f"; all kernels together move {bytes_text(whole)}{f', {ratio}' if ratio else ''}"
-            )
+            text += f"; all kernels together move {bytes_text(whole)}{'; ' * bool(ratio)}{ratio}"
         elif ratio:
-            text += f"; that is {ratio}"
+            text += f"; {ratio}"
     return Sentence(
         text=f"{text}.",
         metrics=(ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN, ncu_metrics.DRAM_SHARE),
@@ -55,12 +58,13 @@ def dram_traffic(
 def _against_least(moved: float, least: int | None) -> str:
     if not least or max(moved, least) < MIN_TOLD_BYTES:
         return ""
-    named = f"the least ({bytes_text(least)}: inputs, parameters and outputs once)"
     if moved < CACHED_SHARE * least:
         # Most of what is written last is still in the L2 cache when the kernel ends.
-        return f"less than {named}: the rest stays in the L2 cache, or is not needed"
+        rest = "the rest stays in the L2 cache, or is not needed"
+        return f"inputs, parameters and outputs have {bytes_text(least)}: {rest}"
     ratio = ratio_text(moved / least)
-    return f"about {named}" if ratio == "1" else f"{ratio} times {named}"
+    named = f"the {bytes_text(least)} of inputs, parameters and outputs"
+    return f"that is about {named}" if ratio == "1" else f"that is {ratio} times {named}"
 
 
 def _rate(metrics: KernelMetrics, rate: float, context: ProfileContext) -> str:
@@ -92,11 +96,12 @@ def cache_hits(
         and moved > MANY_L2_MISSES * context.least_bytes
         and moved - context.least_bytes > MIN_TOLD_BYTES
     )
-    l1_busy = metrics.share(ncu_metrics.L1_SHARE) or 0.0
+    l1_busy = metrics.launch_share(ncu_metrics.L1_SHARE) or 0.0
+    cache_busy = l1_busy - (metrics.shared_memory_share or 0.0)
     l2_busy = metrics.share(ncu_metrics.L2_SHARE) or 0.0
     # L2 is as busy as DRAM where everything comes from there: that says nothing.
     is_l2_busy = l2_busy >= MUCH and (dram_share(metrics, context.copy_gb_s) or 0.0) < MUCH
-    if not is_much and l1_busy < MUCH and not is_l2_busy:
+    if not is_much and cache_busy < MUCH and not is_l2_busy:
         return None
     text = (
         f"L2 is {l2_busy:.0%} busy, L1 with shared memory {l1_busy:.0%}; of the requests "
@@ -111,15 +116,11 @@ def unused_bytes(
     kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext
 ) -> Sentence | None:
     """Tell loads and stores that fetch sectors of which they use a part."""
-    metrics = kernel.metrics
-    accesses = {"load": ncu_metrics.LOADS, "store": ncu_metrics.STORES}
-    parts = [_access(metrics, what, *named) for what, named in accesses.items()]
-    told = [part for part in parts if part]
-    if not told:
-        return None
-    text = f"{' '.join(told)} Neighbouring threads should use neighbouring addresses."
-    used = (ncu_metrics.LOAD_SECTORS, ncu_metrics.LOAD_REQUESTS, ncu_metrics.LOAD_BYTES_A_SECTOR)
-    return Sentence(text=text, metrics=used)
+    accesses = {"loads": ncu_metrics.LOADS, "stores": ncu_metrics.STORES}
+    told = {what: _access(kernel.metrics, what, *named) for what, named in accesses.items()}
+    used = [metric for what, text in told.items() if text for metric in accesses[what]]
+    text = " ".join(f"{text[0].upper()}{text[1:]}." for text in told.values() if text)
+    return Sentence(text=text, metrics=tuple(used)) if text else None
 
 
 def _access(metrics: KernelMetrics, what: str, requests: str, sectors: str, used: str) -> str:
@@ -128,13 +129,9 @@ def _access(metrics: KernelMetrics, what: str, requests: str, sectors: str, used
     if not count or not fetched or not bytes_used or fetched < 0.01 * _all_sectors(metrics):
         return ""
     share, each = bytes_used / SECTOR_BYTES, fetched / count
-    needed = max(1.0, each * share)
-    if needed >= WASTED_SECTORS * each:
+    if max(1.0, each * share) >= WASTED_SECTORS * each:
         return ""
-    return (
-        f"A warp's {what} touches {each:.3g} sectors of {SECTOR_BYTES} bytes where {needed:.2g} "
-        f"would do: {share:.0%} of the bytes are used."
-    )
+    return access_text(what, each, share)
 
 
 def _all_sectors(metrics: KernelMetrics) -> float:
@@ -152,8 +149,8 @@ def local_memory(
     whole = moved + SECTOR_BYTES * (others or 0.0)
     share = f", {share_text(moved / whole)} of all that it loads and stores" if others else ""
     text = (
-        f"Local memory (spilled registers, or arrays with computed indices): {bytes_text(moved)} "
-        f"are loaded and stored{share}."
+        f"Of local memory {bytes_text(moved)} are loaded and stored{share}: "
+        f"{local_memory_text(kernel.metrics)}."
     )
     return Sentence(
         text=text, metrics=(ncu_metrics.LOCAL_LOAD_SECTORS, ncu_metrics.LOCAL_STORE_SECTORS)
@@ -163,13 +160,9 @@ def local_memory(
 def bank_conflicts(
     kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext
 ) -> Sentence | None:
-    """Tell turns that accesses to shared memory take because of bank conflicts."""
+    """Tell the wavefronts of shared memory that bank conflicts add."""
     share = kernel.metrics.conflict_share
-    turns = kernel.metrics.figure(ncu_metrics.SHARED_TURNS)
-    if share is None or turns is None or share < MANY_CONFLICTS:
+    if share is None or share < MANY_CONFLICTS:
         return None
-    text = (
-        f"Accesses to shared memory take {number_text(turns)} turns, of which bank conflicts are "
-        f"{share:.0%}."
-    )
-    return Sentence(text=text, metrics=ncu_metrics.SHARED_ACCESSES)
+    text = conflicts_text(kernel.metrics, share)
+    return Sentence(text=f"{text[0].upper()}{text[1:]}.", metrics=ncu_metrics.SHARED_ACCESSES)

@@ -49,7 +49,12 @@ OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 MAX_OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
 ACTIVE_THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
 REGISTERS = "launch__registers_per_thread"
-SHARED_BYTES = "launch__shared_mem_per_block"
+RESERVED_SHARED = 1024  # bytes that the driver takes of each block, from compute capability 8.0 on
+# A block's, with that part.
+SHARED_BYTES, DRIVER_SHARED_BYTES = (
+    "launch__shared_mem_per_block",
+    "launch__shared_mem_per_block_driver",
+)
 GRID, BLOCK = "launch__grid_size", "launch__block_size"
 WAVES, SM_COUNT = "launch__waves_per_multiprocessor", "launch__sm_count"
 
@@ -79,11 +84,13 @@ OCCUPANCY_LIMITS = {
 BUSY_XU = 0.5  # of the time: from here on it is what the warps wait for
 MUCH_MORE = 0.1  # that a half of the FMA pipe is busy than all of it: then it is named
 FEW_XU = 0.1  # of the time: below it they wait for shared memory, if they use that
+# What warps wait for if a stall's reason can be either; `stall_text` names the one that it is.
+MIO_UNITS = "shared memory, the XU pipe or special registers"
 # ncu's stall reason -> what the warps wait for.
 STALLS = {
     "long_scoreboard": "data from global or local memory",
-    "short_scoreboard": "shared memory or the XU pipe",
-    "mio_throttle": "room in the queue of shared memory or the XU pipe",
+    "short_scoreboard": f"an answer of {MIO_UNITS}",
+    "mio_throttle": f"room in the queue of {MIO_UNITS}",
     "lg_throttle": "room in the queue of global memory",
     "tex_throttle": "room in the queue of textures",
     "barrier": "other warps at a barrier",
@@ -97,7 +104,7 @@ STALLS = {
     "drain": "stores to leave at their end",
     "imc_miss": "constants",
     "sleeping": "the end of a sleep",
-    "not_selected": "their turn, though ready",
+    "not_selected": "its turn, though ready",
     "misc": "other reasons",
 }
 STALL_METRICS = {
@@ -112,6 +119,7 @@ METRICS = (
     *(LOAD_BYTES_A_SECTOR, STORE_BYTES_A_SECTOR, LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS),
     *(*SHARED_ACCESSES, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
     *(OCCUPANCY, MAX_OCCUPANCY, ACTIVE_THREADS, REGISTERS, SHARED_BYTES, GRID, BLOCK),
+    DRIVER_SHARED_BYTES,
     *(WAVES, SM_COUNT, *PIPES, *OCCUPANCY_LIMITS, *STALL_METRICS),
 )
 SECTOR_BYTES = 32
@@ -174,9 +182,16 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
         return max(0.0, 1 - max(accesses / turns, moved / SHARED_TURN_BYTES))
 
     @property
+    def shared_bytes(self) -> float | None:
+        """The shared memory of a block that the kernel asks for, without the driver's part."""
+        whole = self.figures.get(SHARED_BYTES)
+        reserved = self.figures.get(DRIVER_SHARED_BYTES, RESERVED_SHARED)
+        return None if whole is None else max(0.0, whole - reserved)
+
+    @property
     def shared_memory_share(self) -> float | None:
-        """The share of cycles in which shared memory serves an access, where blocks run."""
-        wavefronts, cycles = self.figures.get(SHARED_WAVEFRONTS), self.figures.get(SM_ACTIVE)
+        """The share of the launch's cycles in which shared memory serves an access."""
+        wavefronts, cycles = self.figures.get(SHARED_WAVEFRONTS), self.figures.get(SM_ELAPSED)
         count = self.figures.get(SM_COUNT)
         if wavefronts is None or not cycles or not count:
             return None
@@ -188,12 +203,20 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
         active, elapsed = self.figures.get(SM_ACTIVE), self.figures.get(SM_ELAPSED)
         return None if active is None or not elapsed else min(1.0, active / elapsed)
 
+    def launch_share(self, metric: str) -> float | None:
+        """Return a share of the time in which blocks run, as one of the whole launch.
+
+        That is of the time of all multiprocessors, as the shares of DRAM and of L2 are.
+        """
+        found, busy = self.share(metric), self.busy_multiprocessors
+        return found if found is None or busy is None else found * busy
+
     @property
     def pipes(self) -> dict[str, float]:
-        """The pipes by name, the busiest first: the share of cycles in which each is busy."""
-        found = {name: self.share(metric) for metric, name in PIPES.items()}
+        """The pipes by name, the busiest first: how much of the whole launch each is busy."""
+        found = {name: self.launch_share(metric) for metric, name in PIPES.items()}
         known = [(name, share) for name, share in found.items() if share is not None]
-        heavy, both = self.share(FMA_HEAVY_PIPE), self.share(FMA_PIPE)
+        heavy, both = self.launch_share(FMA_HEAVY_PIPE), self.launch_share(FMA_PIPE)
         if heavy is not None and both is not None and heavy < both + MUCH_MORE:
             known = [pipe for pipe in known if pipe[0] != PIPES[FMA_HEAVY_PIPE]]
         return dict(sorted(known, key=lambda pair: -pair[1]))
@@ -214,15 +237,15 @@ class KernelMetrics(Value, frozen=True, kw_only=True):
     def stall_text(self, reason: str) -> str:
         """Return what a warp waits for.
 
-        Shared memory and the XU pipe share a queue; the busy one of the two is named.
+        Shared memory, the XU pipe and special registers share a queue; the busy one is named.
         """
         text, xu = STALLS[reason], self.share(XU_PIPE)
-        if "the XU pipe" not in text or xu is None:
-            return text
-        if xu >= BUSY_XU:
-            return text.replace("shared memory or the XU pipe", f"the {PIPES[XU_PIPE]}")
-        if xu < FEW_XU and self.figures.get(SHARED_WAVEFRONTS):
-            return text.replace("shared memory or the XU pipe", "shared memory")
+        if xu is not None and xu >= BUSY_XU:
+            return text.replace(MIO_UNITS, f"the {PIPES[XU_PIPE]}")
+        if self.shared_bytes == 0:
+            return text.replace("shared memory, ", "")
+        if xu is not None and xu < FEW_XU and self.shared_bytes:
+            return text.replace(MIO_UNITS, "shared memory")
         return text
 
     @property

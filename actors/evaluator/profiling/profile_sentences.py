@@ -1,8 +1,9 @@
 """Reads a profile into four to ten sentences with numbers, by fixed rules.  Pure.
 
 Each rule looks at some metrics and returns a sentence or None: where nothing is known, nothing is
-said.  The last sentence is the bound that the numbers show (`kernel_bound`).  The sentences are
-about the longest kernel, and the first and the last one about the whole call, too.
+said.  The first sentence is the bound that the numbers show (`kernel_bound`); the others are those
+that matter beside it.  They are about the longest kernel, and those about time about the whole
+call, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.kernel_bound import bound_of
+from actors.evaluator.profiling.bound_causes import REGISTERS_A_BLOCK
+from actors.evaluator.profiling.kernel_bound import Bound, BoundKind, bound_of, limit_text
 from actors.evaluator.profiling.memory_sentences import (
     bank_conflicts,
     cache_hits,
@@ -18,9 +20,9 @@ from actors.evaluator.profiling.memory_sentences import (
     local_memory,
     unused_bytes,
 )
-from actors.evaluator.profiling.ncu_metrics import MeasuredCall, MeasuredKernel
+from actors.evaluator.profiling.ncu_metrics import KernelMetrics, MeasuredCall, MeasuredKernel
 from actors.evaluator.profiling.sentence import ProfileContext, Sentence
-from protocol.figure_text import bytes_text
+from protocol.figure_text import amount_text, bytes_text
 
 MAX_SENTENCES = 10
 SHOWN_METRICS = 4  # of a sentence
@@ -32,22 +34,28 @@ DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 MIN_TOLD_WAVES = 0.05  # fewer are told as idle multiprocessors
 MIN_STALL_SHARE = 0.05  # of the waiting: shorter waits are not named beside the longest
 TAIL_WAVES = 8.0  # in more waves the last one matters little
-IDLE_PIPES = ("memory", "latency")  # bounds that say of the pipes what there is to say
 FULL = 0.9  # of the multiprocessors: a grid that keeps as many busy, without a tail, is not told
-ALL_BUSY = 0.97  # of the multiprocessors: below it figures where blocks run are said to be such
+LARGEST_BLOCK = 1024  # threads
 
 Rule = Callable[[MeasuredKernel, MeasuredCall, ProfileContext], Sentence | None]
 
 
 def profile_sentences(call: MeasuredCall, context: ProfileContext) -> list[Sentence]:
-    """Return the sentences of a profiled call, the bound last; [] where no kernel was measured."""
+    """Return the sentences of a profiled call, the bound first; [] where no kernel was measured."""
     if not call.kernels:
         return []
     longest = call.kernels[0]
-    found = [rule(longest, call, context) for rule in RULES]
-    bound = _bound(call, context)
-    kept = [sentence for sentence in found if sentence is not None]
-    return [*kept[: MAX_SENTENCES - len(bound)], *bound]
+    bound = _host_bound(call, context) or _bound(longest, context)
+    first = _bound_sentences(call, bound, context)
+    times = _times(longest, call, context)
+    found = [rule(longest, call, context) for rule in _rules_beside(bound)]
+    told = set(bound.told) if bound is not None else set()
+    rest = [each for each in found if each is not None and not told.issuperset(each.metrics)]
+    if len(call.kernels) > 1 and rest:
+        name, us = longest.metrics.name, longest.metrics.us
+        text = f"What follows is about {name} ({amount_text(us)} µs a launch)."
+        rest = [Sentence(text=text, metrics=times.metrics), *rest]
+    return [*first, times, *rest][:MAX_SENTENCES]
 
 
 def sources_of(sentences: Sequence[Sentence]) -> str:
@@ -63,34 +71,38 @@ def sources_of(sentences: Sequence[Sentence]) -> str:
 # --- the rules, in the order of the sentences -----------------------------------------------------
 
 
-def _times(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -> Sentence | None:
+def _times(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -> Sentence:
     name, metrics = kernel.metrics.name, (ncu_metrics.DURATION,)
     whole = ""
     if context.call_us:
-        whole = f"; the judged time is that of the whole call, {context.call_us:.4g} µs"
+        whole = f"; the judged time is that of the whole call, {amount_text(context.call_us)} µs"
     if call.launches == 1 and not call.is_cut:
-        text = f"One kernel, {name}: {call.us:.4g} µs under ncu, with empty caches{whole}."
+        text = f"One kernel, {name}: {amount_text(call.us)} µs under ncu, with empty caches{whole}."
         return Sentence(text=text, metrics=metrics)
     shown = call.kernels[:SHOWN_KERNELS]
     rest = f" and {len(call.kernels) - len(shown) + call.other_kernels} more"
     more = rest if len(call.kernels) + call.other_kernels > len(shown) else ""
     if call.is_cut:  # the call's own time is not that of these launches
-        parts = [f"{one.metrics.name} {one.metrics.us:.4g} µs{_count(one)}" for one in shown]
-        text = f"{_launches(call, context)} were measured: {', '.join(parts)}{more}{whole}."
+        parts = [
+            f"{one.metrics.name} {amount_text(one.metrics.us)} µs{_longest_of(one)}"
+            for one in shown
+        ]
+        text = f"ncu measured {_launches(call, context)}: {', '.join(parts)}{more}{whole}."
     else:
         parts = [f"{one.metrics.name} {one.total_us / call.us:.0%}{_count(one)}" for one in shown]
-        kernels = f"{call.launches} kernels of a call take {call.us:.4g} µs under ncu"
+        kernels = f"{call.launches} kernels of a call take {amount_text(call.us)} µs under ncu"
         text = f"{kernels}, with empty caches: {', '.join(parts)}{more}{whole}."
-    if len(call.kernels) > 1:
-        text += f" What follows is about {name} ({kernel.metrics.us:.4g} µs a launch)."
     return Sentence(text=text, metrics=metrics)
 
 
 def _launches(call: MeasuredCall, context: ProfileContext) -> str:
     """Return which launches of a longer call were measured."""
-    whole = f" {context.launches}" if context.launches else ""
-    chosen = f"{call.launches} launches of the longest" if call.is_chosen else ""
-    return f"{chosen or f'The first {call.launches}'} of the{whole} kernels"
+    measured = f"{'' if call.is_chosen else 'the first '}{call.launches}"
+    return f"{measured} of the call's {f'{context.launches} ' * bool(context.launches)}launches"
+
+
+def _longest_of(kernel: MeasuredKernel) -> str:
+    return f" (the longest of {kernel.launches})" if kernel.launches > 1 else ""
 
 
 def _count(kernel: MeasuredKernel) -> str:
@@ -101,18 +113,15 @@ def _compute(
     kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext
 ) -> Sentence | None:
     pipes = list(kernel.metrics.pipes.items())
-    issue = kernel.metrics.share(ncu_metrics.ISSUE_SHARE)
-    bound = bound_of(kernel.metrics, context.copy_gb_s)
-    if not pipes or issue is None or (bound is not None and bound.kind in IDLE_PIPES):
+    issue = kernel.metrics.launch_share(ncu_metrics.ISSUE_SHARE)
+    if not pipes or issue is None:
         return None
     told = [f"{name} {share:.0%}" for name, share in pipes[:3] if share >= 0.005]
     tensor = dict(pipes).get("tensor cores")
     if tensor is not None and tensor < 0.005:
         told.append("tensor cores unused")
-    busy = kernel.metrics.busy_multiprocessors
-    where = " where blocks run" if busy is not None and busy < ALL_BUSY else ""
     issued = f"an instruction is issued in {issue:.0%} of the cycles"
-    text = f"Busy pipes{where}: {', '.join(told)}; {issued}."
+    text = f"Busy pipes, of the whole time: {', '.join(told)}; {issued}."
     return Sentence(text=text, metrics=(*ncu_metrics.PIPES, ncu_metrics.ISSUE_SHARE))
 
 
@@ -124,19 +133,31 @@ def _occupancy(
     possible = metrics.share(ncu_metrics.MAX_OCCUPANCY)
     if reached is None or possible is None:
         return None
-    text = f"Occupancy is {reached:.0%} of a multiprocessor's threads, {possible:.0%} is possible"
-    limit = metrics.occupancy_limit
-    if limit and possible < 0.995:
-        name, blocks = limit
-        text += f": {name} allow{'s' if name == 'shared memory' else ''} {blocks}"
-        text += f" {'block' if blocks == 1 else 'blocks'} a multiprocessor"
-    registers = metrics.figure(ncu_metrics.REGISTERS)
-    shared = metrics.figure(ncu_metrics.SHARED_BYTES)
+    text = f"Occupancy is {reached:.0%} of a multiprocessor's threads"
+    limit = limit_text(metrics)
+    text += f" of at most {possible:.0%}"
+    text += f": {limit}" if limit and possible < 0.995 else ""
+    registers, shared = metrics.figure(ncu_metrics.REGISTERS), metrics.shared_bytes
     if registers is not None:
         text += f" ({registers:.0f} registers a thread"
         text += f", {bytes_text(shared)} of shared memory a block)" if shared else ")"
+    text += _larger_blocks(metrics, possible)
     used = (ncu_metrics.OCCUPANCY, ncu_metrics.MAX_OCCUPANCY, *ncu_metrics.OCCUPANCY_LIMITS)
     return Sentence(text=f"{text}.", metrics=used)
+
+
+def _larger_blocks(metrics: KernelMetrics, possible: float) -> str:
+    """Return what larger blocks with as much shared memory would reach, where that limits them."""
+    block, registers = map(metrics.figure, (ncu_metrics.BLOCK, ncu_metrics.REGISTERS))
+    name, blocks = metrics.occupancy_limit or ("", 0)
+    if name != "shared memory" or not block or not registers:
+        return ""
+    sizes = (LARGEST_BLOCK, LARGEST_BLOCK // 2, LARGEST_BLOCK // 4)
+    fitting = [size for size in sizes if size * registers * blocks <= REGISTERS_A_BLOCK]
+    if not fitting or fitting[0] <= block:
+        return ""
+    reached = min(1.0, possible * fitting[0] / block)
+    return f"; blocks of {fitting[0]} threads would allow {reached:.0%}"
 
 
 def _grid(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -> Sentence | None:
@@ -189,34 +210,61 @@ def _divergence(
     return Sentence(text=text, metrics=(ncu_metrics.ACTIVE_THREADS,))
 
 
-# Sentences beyond `MAX_SENTENCES` are left out from the end, but never the bound.
-RULES: tuple[Rule, ...] = (
-    *(_times, dram_traffic, cache_hits, unused_bytes, local_memory, bank_conflicts),
-    *(_compute, _occupancy, _grid, _waits, _divergence),
+# Sentences beside which bounds they say nothing, in the order in which they are told.
+_STARTING: tuple[BoundKind, ...] = ("host", "launch")
+RULES: tuple[tuple[Rule, tuple[BoundKind, ...]], ...] = (
+    (dram_traffic, _STARTING),
+    (cache_hits, (*_STARTING, "compute", "issue", "L2 slice")),
+    (unused_bytes, (*_STARTING, "compute", "issue", "L2 slice")),
+    (local_memory, _STARTING),
+    (bank_conflicts, (*_STARTING, "L2 slice")),
+    (_compute, (*_STARTING, "parallelism", "memory", "latency", "L1", "L2", "L2 slice")),
+    (_occupancy, (*_STARTING, "parallelism", "L2 slice")),
+    (_grid, (*_STARTING, "L2 slice")),
+    (_waits, _STARTING),
+    (_divergence, _STARTING),
 )
+_ROOM = (_occupancy, _grid)  # more warps or blocks help no unit that is saturated
+
+
+def _rules_beside(bound: Bound | None) -> list[Rule]:
+    """Return the rules whose sentences matter beside a bound."""
+    if bound is None:
+        return [rule for rule, _ in RULES]
+    left_out = _ROOM if bound.is_saturated else ()
+    return [rule for rule, kinds in RULES if bound.kind not in kinds and rule not in left_out]
 
 
 # --- the bound ------------------------------------------------------------------------------------
 
 
-def _bound(call: MeasuredCall, context: ProfileContext) -> list[Sentence]:
-    """Return the bound of a long second kernel, and that of the call."""
+def _bound(kernel: MeasuredKernel, context: ProfileContext) -> Bound | None:
+    return bound_of(kernel.metrics, context.copy_gb_s, context.cached_read_gb_s)
+
+
+def _bound_sentences(
+    call: MeasuredCall, bound: Bound | None, context: ProfileContext
+) -> list[Sentence]:
+    """Return the bound of the call or of its longest kernel, and that of a long second one."""
     found = []
-    if len(call.kernels) > 1 and call.kernels[1].total_us >= SECOND_KERNEL_SHARE * call.us:
-        second = call.kernels[1]
-        bound = bound_of(second.metrics, context.copy_gb_s)
-        if bound is not None:
-            share = second.total_us / call.us
-            text = f"{second.metrics.name} ({share:.0%} of the time) is bound by {bound.text}."
-            found.append(Sentence(text=text, metrics=bound.metrics))
-    whole = _host_bound(call, context)
-    bound = bound_of(call.kernels[0].metrics, context.copy_gb_s)
-    if whole is not None:
-        found.append(whole)
-    elif bound is not None:
-        rest = _rest_of_call(call, context)
-        found.append(Sentence(text=f"Bound by {bound.text}{rest}.", metrics=bound.metrics))
+    if bound is not None:
+        is_alone = len(call.kernels) == 1 or bound.kind == "host"
+        begin = "Bound by" if is_alone else f"{_whose(call.kernels[0], call)} is bound by"
+        rest = "" if bound.kind == "host" else _rest_of_call(call, context)
+        found.append(Sentence(text=f"{begin} {bound.text}{rest}.", metrics=bound.metrics))
+    is_host = bound is not None and bound.kind == "host"
+    is_long = len(call.kernels) > 1 and call.kernels[1].total_us >= SECOND_KERNEL_SHARE * call.us
+    if is_long and not is_host:
+        second = _bound(call.kernels[1], context)
+        if second is not None:
+            text = f"{_whose(call.kernels[1], call)} is bound by {second.text}."
+            found.append(Sentence(text=text, metrics=second.metrics))
     return found
+
+
+def _whose(kernel: MeasuredKernel, call: MeasuredCall) -> str:
+    share = "" if call.is_cut else f" ({kernel.total_us / call.us:.0%} of the time)"
+    return f"{kernel.metrics.name}{share}"
 
 
 def _rest_of_call(call: MeasuredCall, context: ProfileContext) -> str:
@@ -224,20 +272,32 @@ def _rest_of_call(call: MeasuredCall, context: ProfileContext) -> str:
     us = context.device_us if call.is_cut else call.us
     if not context.call_us or us is None or us >= MOST_OF_CALL * context.call_us:
         return ""
-    rest_us = context.call_us - us
-    return f"; launches and the host take {rest_us:.3g} of the call's {context.call_us:.4g} µs"
+    rest, whole = amount_text(context.call_us - us, 3), amount_text(context.call_us)
+    return f"; launches and the host take {rest} of the call's {whole} µs"
 
 
-def _host_bound(call: MeasuredCall, context: ProfileContext) -> Sentence | None:
+def _host_bound(call: MeasuredCall, context: ProfileContext) -> Bound | None:
     """Tell a call whose kernels take less than half of its time."""
     us = context.device_us if call.is_cut else call.us
     if not context.call_us or us is None or us >= LAUNCH_BOUND_SHARE * context.call_us:
         return None
     launches = (context.launches or call.launches) if call.is_cut else call.launches
-    launch = f" (an empty kernel takes {context.launch_us:.3g} µs)" if context.launch_us else ""
     kernels = "kernel takes" if launches == 1 else f"{launches} kernels take"
     text = (
-        f"Bound by launches and work on the host: the {kernels} {us:.4g} of the call's "
-        f"{context.call_us:.4g} µs{launch}."
+        f"launches and work on the host: the {kernels} {amount_text(us)} of the call's "
+        f"{amount_text(context.call_us)} µs{_launching(launches, context)}"
     )
-    return Sentence(text=text, metrics=(ncu_metrics.DURATION,))
+    return Bound(kind="host", text=text, metrics=(ncu_metrics.DURATION,))
+
+
+def _launching(launches: int, context: ProfileContext) -> str:
+    """Return what launching takes, and what else the host does; "" where a graph may launch."""
+    one_us, call_us = context.next_launch_us, context.call_us
+    if not one_us or not call_us or launches * one_us >= call_us:
+        return ""
+    each = f" ({one_us:.3g} µs each)" if launches > 1 else ""
+    rest = amount_text(call_us - launches * one_us, 3)
+    return (
+        f", launching takes about {amount_text(launches * one_us, 3)} µs{each}, and other work of "
+        f"the host (Python, libraries) {rest} µs"
+    )

@@ -22,4 +22,5 @@ class ProfileContext(Value, frozen=True, kw_only=True):
     kernels: tuple[str, ...] = ()  # the longest first
     least_bytes: int | None = None  # inputs, parameters and outputs, each moved once
     copy_gb_s: float | None = None  # of a large copy on this device
-    launch_us: float | None = None  # of one empty kernel, from the call until the device is idle
+    cached_read_gb_s: float | None = None  # of reads from its last cache
+    next_launch_us: float | None = None  # of each further one of a series of empty kernels

@@ -34,6 +34,7 @@ class ToolRun(Value, frozen=True, kw_only=True):
     text: str
     seconds: float
     is_finished: bool  # whether it ended before the limit
+    failed: str = ""  # how the candidate failed under the tool, for people
 
 
 def run_tool(
@@ -92,19 +93,20 @@ def _run(
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
-        _give(child, _orders(fixture, drawn, source, calls), began + limit_s)
+        failed = _give(child, _orders(fixture, drawn, source, calls), began + limit_s)
         ended = child.dismiss(max(REPORT_S, began + limit_s - time.monotonic()))
         is_finished = ended.how not in ("timed_out", "garbled", "lost")
     except EvaluationCancelledError:
         if zygote.is_cancelled():
             raise
-        is_finished = True
+        is_finished, failed = True, ""
     finally:
         os.close(drawn.buffer)
         fixture.referee.forget(drawn.number)
         child.kill()
     seconds = time.monotonic() - began
-    return ToolRun(text=child.output.text(), seconds=seconds, is_finished=is_finished)
+    text = child.output.text()
+    return ToolRun(text=text, seconds=seconds, is_finished=is_finished, failed=failed)
 
 
 def _start(
@@ -137,12 +139,15 @@ def _start(
 
 def _give(
     child: ChildClient[FromRunner], orders: Sequence[tuple[Order, list[int]]], until: float
-) -> None:
-    """Give the orders one after the other, until one is not carried out."""
+) -> str:
+    """Give the orders one after the other, until one is not carried out; return why it is not."""
     for order, carried in orders:
         answer = child.ask(order, max(0.0, until - time.monotonic()), carried)
-        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-            return
+        if isinstance(answer, ChildFailure):
+            return answer.readable()
+        if isinstance(answer[0], CandidateRaised):
+            return f"{answer[0].kind}: {answer[0].words}"
+    return ""
 
 
 def _confined_under(tool: Tool, confinement: Confinement) -> Confinement:
