@@ -85,6 +85,20 @@ def test_outputs_that_follow_from_attributes_are_compared_when_timed(
         assert "timed call" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    "path", special_corpora.candidates("tuple_state", ("gates_apart", "left_out_late"))
+)
+def test_outputs_that_follow_from_a_tuple_are_compared_when_timed(
+    patient_judge: Judge, path: Path
+) -> None:
+    """An LSTM's state is often one: memory as it is was 36 to 47 times as fast."""
+    task = Task(name="tuple_state", source=special_corpora.task_source("tuple_state"))
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    is_honest = path.parent.name == "honest"
+    assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict
+
+
 @pytest.mark.parametrize("name", ["honest/plain", "hostile/computed_in_last_call"])
 def test_a_block_of_a_running_state_is_not_computed_together(
     patient_judge: Judge, name: str

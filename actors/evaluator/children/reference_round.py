@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from actors.evaluator.children import correctness
+from actors.evaluator.children import correctness, small_parts
 from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.tensors import tensor_bytes
@@ -43,13 +43,15 @@ class ReferenceRound:
             pairs = zip(tensor_bytes.tensors_in(self.exact), eager, strict=True)
             exact = [correctness.within_range(*pair) for pair in pairs]
         names = result_names(self.eager, rules.form)
+        inputs = zip(tensor_bytes.tensors_in(self.inputs), self.is_written, strict=False)
+        given = [each for each, is_written in inputs if not is_written]
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
         for number, (where, mine, theirs, truth) in enumerate(outputs):
             if order.only_own and rules.aliases[number]:
                 continue
             floor = max((rules.floor, *rules.own_floors[number : number + 1]))
-            found = correctness.compare(mine, theirs, truth, where, floor=floor)
+            found = small_parts.compare(mine, theirs, truth, where, floor=floor, inputs=given)
             worst = max(worst, found.max_error)
             if order.share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))

@@ -212,12 +212,14 @@ class TaskModule:
 
     def perturb(self, inputs: list[object], seed: int) -> None:
         """Give parameters other values, where the task works with them on these inputs."""
-        self._load(input_variants.perturb(self.model, seed))
-        # Tied parameters are read back as one.
-        self.state = clone(dict(self.model.state_dict()))
-        if not self.runs_on(inputs, seed):
-            self.state = self.first
+        for grows in (True, False):
+            self._load(input_variants.perturb(self.model, seed, grows=grows))
+            # Tied parameters are read back as one.
+            self.state = clone(dict(self.model.state_dict()))
+            if self.runs_on(inputs, seed):
+                return
             self._load(self.first)
+        self.state = self.first
 
     def restore(self, names: tuple[str, ...]) -> None:
         """Give these parameters the values they were constructed with, the rest the perturbed ones.
