@@ -27,7 +27,7 @@ def _module(torch: ModuleType) -> Any:
 
 
 def test_tensors_and_numbers_are_found_in_other_objects(torch: ModuleType) -> None:
-    """Not tables, nor whether a module is trained, and what the state dict has under its own name."""
+    """Not tables, nor whether a module is trained; what the state dict has under its own name."""
     from actors.evaluator.children.tensors.held_state import held_state, plain_attributes
 
     module = _module(torch)

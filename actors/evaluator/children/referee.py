@@ -18,6 +18,7 @@ import torch
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
 from actors.evaluator.children.input_memory import find_aliases
+from actors.evaluator.children.integer_losses import find_losses
 from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -91,7 +92,7 @@ class Referee:
         self._task_module: TaskModule
         self._uses_device_memory = False
         self._floor = 0.0
-        self._own_floors: tuple[float, ...] = ()  # of outputs that have no float64
+        self._output_rules: OutputRules
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
@@ -203,9 +204,11 @@ class Referee:
         steady = task_randomness.is_steady(task, inputs, order.seed)
         task.find_precision(inputs, is_random=not steady)
         task.perturb(inputs, order.seed)
-        self._own_floors = task.own_error_floors(inputs, order.seed)
+        own_floors = task.own_error_floors(inputs, order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
         self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
+        losses = find_losses(task, outputs, order.seed)
+        self._output_rules = OutputRules(task.form, self._aliases, self._floor, own_floors, losses)
         layout, inputs = tensor_bytes.layout_of(inputs), []  # what they take is free
         updated, (is_repeated, follows_state) = module_updates.find_updates(
             task, order.seed, self._floor, is_steady=steady
@@ -311,10 +314,6 @@ class Referee:
         return task_randomness.random_state_after(
             self._task_module, self._timing_memory.inputs_of, order.seed, order.calls_before
         )
-
-    @property
-    def _output_rules(self) -> OutputRules:
-        return OutputRules(self._task_module.form, self._aliases, self._floor, self._own_floors)
 
     def _repeat_block(self, order: RepeatBlock) -> Compared | None:
         task, inputs_of = self._task_module, self._timing_memory.inputs_of
