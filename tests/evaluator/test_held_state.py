@@ -14,6 +14,14 @@ class State(NamedTuple):
     steps: int
 
 
+class Cache:
+    """A state of its own class."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = keys
+        self.lengths = [1, 2]
+
+
 def _module(torch: ModuleType) -> Any:
     module = torch.nn.Sequential(torch.nn.Linear(2, 2))
     module.calls = 3
@@ -22,6 +30,7 @@ def _module(torch: ModuleType) -> Any:
     module[0].kept = [torch.zeros(2), {"last": torch.ones(2), 7: 1}]
     module[0].pair = (torch.zeros(2), deque([torch.zeros(1), 2], maxlen=2))
     module[0].state = State(torch.zeros(2), 3)
+    module.cache = Cache(torch.zeros(2))
     module.table = list(range(1000))
     return module
 
@@ -33,6 +42,7 @@ def test_tensors_and_numbers_are_found_in_other_objects(torch: ModuleType) -> No
     module = _module(torch)
     kept = {"calls", "rate", "is_warm", "0.kept.0", "0.kept.1.last", "0.kept.1.7"}
     kept |= {"0.pair.0", "0.pair.1.0", "0.pair.1.1", "0.state.0", "0.state.1"}
+    kept |= {"cache.keys", "cache.lengths.0", "cache.lengths.1"}
     found = kept | {"0.in_features", "0.out_features"}
     assert found == set(plain_attributes(module))
     assert found | {"0.weight", "0.bias"} == set(held_state(module))
@@ -62,6 +72,9 @@ def test_a_value_is_put_into_a_tuple_or_a_deque(torch: ModuleType) -> None:
     names = ("0.pair.0", "0.state.0")
     set_state(module, {**dict.fromkeys(names, value), "0.pair.1.1": torch.tensor(5)})
     set_state(module, {"is_warm": torch.tensor(False), "0.state.1": torch.tensor(4)})
+    set_state(module, {"cache.keys": value, "cache.lengths.1": torch.tensor(7)})
+    assert torch.equal(value, module.cache.keys)
+    assert module.cache.lengths == [1, 7]
     assert all(torch.equal(value, attribute(module, name)) for name in names)
     assert (False, 4) == (module.is_warm, module[0].state.steps)
     assert type(module[0].state) is State

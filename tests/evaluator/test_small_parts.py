@@ -56,6 +56,10 @@ def test_what_a_residual_block_adds_is_compared(torch: ModuleType, compare: Any)
     assert "less input 1" in _reason(compare, x.clone(), exact, torch.float32, x.int(), x)
     assert not _reason(compare, x.clone(), x.double() + 1e-3 * added, torch.float32, x)
     assert not _reason(compare, x.clone(), x.double(), torch.float32, x)
+    other = (x.double() + added * (1 + 1e-3)).float()
+    for got, is_right in ((exact.float(), True), (other, True), (x.clone(), False)):
+        without_float64 = compare(got, exact.float(), None, "output", inputs=[x])
+        assert is_right is not bool(without_float64.reason)
 
 
 def test_rests_of_rounding_are_no_parts(torch: ModuleType, compare: Any) -> None:

@@ -137,7 +137,7 @@ def _perturbed(value: torch.Tensor, generator: torch.Generator, *, grows: bool) 
     noise = noise.to(value.dtype)
     if not bool(value.any()):  # a tensor of zeros gets random values
         return PERTURBATION * noise
-    # Signs stay, so that positive values stay positive.
+    # Signs stay, so that positive values stay positive; a divisor stays away from zero.
     if grows and is_constant(value) and bool(value.abs().max() < SMALL_CONSTANT):
-        return value.sign() * PERTURBATION * noise.abs()
+        return value.sign() * PERTURBATION * (0.25 + 0.75 * noise.abs())
     return value * (1 + PERTURBATION * noise)

@@ -3,13 +3,15 @@
 An error is relative to the element plus the tensor's root mean square.  In a tensor of coordinates
 up to 1e5 beside scores up to one, anything would be right for the scores; so would an input for the
 output of a residual block that adds little to it.  Both are compared once more: the indices of a
-dimension that are far smaller than the tensor, and the difference to an input.  Only where the task
-has an answer in float64, of which eager itself is not far off: rests of rounding are no parts.
+dimension that are far smaller than the tensor, and the difference to an input.  Rests of rounding
+are no parts: eager itself must not be far off from float64, or, where there is none, from what the
+sum with the input is rounded to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from msgspec.structs import replace
@@ -34,21 +36,29 @@ def compare(
 ) -> Comparison:
     """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
     found = correctness.compare(got, eager, exact, where, floor=floor)
-    if found.reason or exact is None or not exact.numel():
-        return found
-    if not eager.is_floating_point() and not eager.is_complex():
+    is_real = eager.is_floating_point() or eager.is_complex()
+    if found.reason or not is_real or not eager.numel():
         return found
     least = max(floor, correctness.floor_of(eager))
-    parts = _small_indices(got, eager, exact, where), _differences(got, eager, exact, where, inputs)
-    for part in (each for kind in parts for each in kind):
-        name, own, ours, truth = part
-        if correctness.relative_loss(ours, truth) > MOST_LOSS:
+    small = iter(()) if exact is None else _small_indices(got, eager, exact, where)
+    for name, own, ours, truth in chain(small, _differences(got, eager, exact, where, inputs)):
+        loss = correctness.relative_loss(ours, truth)
+        if exact is None:
+            loss = _rounded_away(eager, truth)
+        if loss > MOST_LOSS:
             continue
-        within = correctness.compare(own, ours, truth, name, floor=least)
+        rounded = correctness.ERROR_FACTOR * loss if exact is None else 0.0
+        within = correctness.compare(own, ours, truth, name, floor=max(least, rounded))
         if within.reason:
             return within
         found = replace(found, max_error=max(found.max_error, within.max_error))
     return found
+
+
+def _rounded_away(sums: torch.Tensor, added: torch.Tensor) -> float:
+    """Return what rounding sums takes of what was added, at most, relative to its scale."""
+    lost = torch.finfo(sums.dtype).eps * sums.abs().max().item()
+    return lost / max(correctness.scale_of(added), correctness.MIN_SCALE)
 
 
 Part = tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]  # name, got, eager, truth
@@ -93,20 +103,21 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 def _differences(
     got: torch.Tensor,
     eager: torch.Tensor,
-    exact: torch.Tensor,
+    exact: torch.Tensor | None,
     where: str,
     inputs: Sequence[torch.Tensor],
 ) -> Iterator[Part]:
     """Yield what the output adds to an input that would itself be right as the output."""
+    truth = eager if exact is None else exact
     for number, each in enumerate(inputs):
         if each.dtype != eager.dtype or each.numel() != eager.numel() or each.is_complex():
             continue
         given = each.reshape(eager.shape)
-        first = [one.reshape(-1)[:FIRST_ELEMENTS] for one in (given, eager, exact)]
+        first = [one.reshape(-1)[:FIRST_ELEMENTS] for one in (given, eager, truth)]
         if correctness.compare(first[0], first[1], first[2], "").reason:
             continue
-        if correctness.compare(given, eager, exact, "").reason or bool((exact == given).all()):
+        if correctness.compare(given, eager, truth, "").reason or bool((truth == given).all()):
             continue
         base = given.double()
         name = f"{where} (less input {number}, to which it adds little)"
-        yield name, got.double() - base, eager.double() - base, exact - base
+        yield name, got.double() - base, eager.double() - base, truth.double() - base

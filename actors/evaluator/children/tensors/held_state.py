@@ -7,7 +7,8 @@ and written by `parameter_loading.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 
 import torch
 
@@ -31,30 +32,42 @@ def tensor_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 def plain_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
     """Return tensors and numbers in plain attributes of all submodules, by name.
 
-    Those in lists, tuples, deques and dictionaries, too: `history.0`.
+    Those in lists, tuples, deques, dictionaries and other objects, too: `history.0`.  An object
+    that several submodules share, such as a configuration, is named once.
     """
+    seen: set[int] = set()
     return {
         ".".join(filter(None, (path, name))): value
         for path, part in module.named_modules()
         for key, held in vars(part).items()
         if key not in LEFT_OUT
-        for name, value in _within(key, held, MAX_DEPTH)
+        for name, value in _within(key, held, MAX_DEPTH, seen)
     }
 
 
-def _within(name: str, held: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+def _within(
+    name: str, held: object, depth: int, seen: set[int]
+) -> Iterator[tuple[str, torch.Tensor]]:
     value = as_tensor(held)
     if value is not None:
         yield name, value
-    elif not depth or not isinstance(held, (*SEQUENCES, dict)) or len(held) > MOST_ITEMS:
         return
-    elif isinstance(held, SEQUENCES):
-        for place, item in enumerate(held):
-            yield from _within(f"{name}.{place}", item, depth - 1)
-    else:
-        for key, item in held.items():
-            if isinstance(key, str | int) and "." not in str(key):
-                yield from _within(f"{name}.{key}", item, depth - 1)
+    for key, item in _items(held, seen) if depth else ():
+        if isinstance(key, str | int) and "." not in str(key):
+            yield from _within(f"{name}.{key}", item, depth - 1, seen)
+
+
+def _items(held: object, seen: set[int]) -> Iterable[tuple[object, object]]:
+    """Return what is in a list, a tuple, a dictionary or an object that was not seen yet."""
+    found: Mapping[object, object] | Sequence[object] = ()
+    if isinstance(held, (*SEQUENCES, dict)):
+        found = held
+    elif not callable(held) and not isinstance(held, ModuleType) and id(held) not in seen:
+        seen.add(id(held))
+        found = dict(getattr(held, "__dict__", {}))
+    if len(found) > MOST_ITEMS:
+        return ()
+    return found.items() if isinstance(found, Mapping) else enumerate(found)
 
 
 def as_tensor(held: object) -> torch.Tensor | None:
