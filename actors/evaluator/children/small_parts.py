@@ -6,10 +6,14 @@ output of a residual block that adds little to it.  Both are compared once more:
 dimension that are far smaller than the tensor, and the difference to an input.  Rests of rounding
 are no parts: eager itself must not be far off from float64, or, where there is none, from what the
 sum with the input is rounded to.
+
+Parts are compared roughly (the square root of the floor: 1 % in float32), so that they are computed
+at all: a covariance by sums of squares loses more in small variances beside large ones than eager.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -20,8 +24,7 @@ from actors.evaluator.children import correctness
 from actors.evaluator.children.correctness import Comparison
 
 HIDDEN_SHARE = 0.1  # of a part's scale: by so much the tensor's tolerance lets all of it be off
-# Eager's own error in a part, relative to it, that eight times of it is still a tolerance.
-MOST_LOSS = correctness.MOST_ALLOWED / correctness.ERROR_FACTOR
+ROUNDINGS = 4  # of a sum, in eager's and in others
 FIRST_ELEMENTS = 1024  # of an input: if they are not the output's, it is none of a residual block
 
 
@@ -39,16 +42,16 @@ def compare(
     is_real = eager.is_floating_point() or eager.is_complex()
     if found.reason or not is_real or not eager.numel():
         return found
-    least = max(floor, correctness.floor_of(eager))
+    least = max(floor, math.sqrt(correctness.floor_of(eager)))
     small = iter(()) if exact is None else _small_indices(got, eager, exact, where)
     for name, own, ours, truth in chain(small, _differences(got, eager, exact, where, inputs)):
-        loss = correctness.relative_loss(ours, truth)
         if exact is None:
-            loss = _rounded_away(eager, truth)
-        if loss > MOST_LOSS:
+            lost = _rounded_away(eager, truth)
+        else:
+            lost = correctness.ERROR_FACTOR * correctness.relative_loss(ours, truth)
+        if lost > correctness.MOST_ALLOWED:
             continue
-        rounded = correctness.ERROR_FACTOR * loss if exact is None else 0.0
-        within = correctness.compare(own, ours, truth, name, floor=max(least, rounded))
+        within = correctness.compare(own, ours, truth, name, floor=max(least, lost))
         if within.reason:
             return within
         found = replace(found, max_error=max(found.max_error, within.max_error))
@@ -56,8 +59,8 @@ def compare(
 
 
 def _rounded_away(sums: torch.Tensor, added: torch.Tensor) -> float:
-    """Return what rounding sums takes of what was added, at most, relative to its scale."""
-    lost = torch.finfo(sums.dtype).eps * sums.abs().max().item()
+    """Return what rounding sums takes of what was added, relative to its scale."""
+    lost = ROUNDINGS * torch.finfo(sums.dtype).eps / 2 * sums.abs().max().item()
     return lost / max(correctness.scale_of(added), correctness.MIN_SCALE)
 
 
