@@ -62,11 +62,33 @@ def test_what_a_residual_block_adds_is_compared(torch: ModuleType, compare: Any)
         assert is_right is not bool(without_float64.reason)
 
 
+@pytest.mark.parametrize("large", [300.0, "columns", "rows"])
+def test_what_is_added_to_a_constant_is_compared(
+    torch: ModuleType, compare: Any, large: float | str
+) -> None:
+    """300 was right for temperatures of 300.005, and a bias for the output of a layer."""
+    base = torch.full((32, 64), 300.0, dtype=torch.float64)
+    if large == "columns":
+        base = (300 * torch.randn(64, dtype=torch.float64)).expand(32, 64)
+    elif large == "rows":
+        base = (300 * torch.randn(32, 1, dtype=torch.float64)).expand(32, 64)
+    added = 0.005 * torch.randn(32, 64, dtype=torch.float64)
+    exact = base + added
+    other = (exact + 1e-3 * added).float()
+    for truth in (exact, None):
+        assert not compare(other, exact.float(), truth, "output").reason
+        assert "less its mean" in compare(base.float(), exact.float(), truth, "output").reason
+    broadcast = base[:1].expand(32, 64)
+    assert not _reason(compare, broadcast.float().clone(), broadcast, torch.float32)
+
+
 def test_rests_of_rounding_are_no_parts(torch: ModuleType, compare: Any) -> None:
     """Saturated probabilities may be flushed, and imaginary parts that are noise may be other."""
     exact = torch.softmax(40 * torch.randn(64, 64, dtype=torch.float64), 1)
     flushed = torch.where(exact < 1e-6, 0.0, exact).float()
     assert not _reason(compare, flushed, exact, torch.float32)
+    near_one = torch.sigmoid(torch.randn(64, 64, dtype=torch.float64) + 14)
+    assert not _reason(compare, torch.ones(64, 64), near_one, torch.float32)
     x = 1e4 * torch.randn(8, 256) + 3e6
     spectrum = torch.fft.rfft(x.double())
     other = torch.fft.fft(x.to(torch.complex64))[:, :129].clone()

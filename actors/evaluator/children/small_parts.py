@@ -2,10 +2,10 @@
 
 An error is relative to the element plus the tensor's root mean square.  In a tensor of coordinates
 up to 1e5 beside scores up to one, anything would be right for the scores; so would an input for the
-output of a residual block that adds little to it.  Both are compared once more: the indices of a
-dimension that are far smaller than the tensor, and the difference to an input.  Rests of rounding
-are no parts: eager itself must not be far off from float64, or, where there is none, from what the
-sum with the input is rounded to.
+output of a residual block that adds little to it, and 300 for temperatures of 300.01.  All are
+compared once more: the indices of a dimension that are far smaller than the tensor, and the
+difference to an input, or to the mean over a dimension.  Rests of rounding are no parts: eager
+itself must be near float64 there, or, without float64, to what a sum is rounded to.
 
 Parts are compared roughly (the square root of the floor: 1 % in float32), so that they are computed
 at all: a covariance by sums of squares loses more in small variances beside large ones than eager.
@@ -24,7 +24,10 @@ from actors.evaluator.children import correctness
 from actors.evaluator.children.correctness import Comparison
 
 HIDDEN_SHARE = 0.1  # of a part's scale: by so much the tensor's tolerance lets all of it be off
+MOST_LOST = 0.1  # of a part's scale, by eight errors like eager's: else it is a rest of rounding
 ROUNDINGS = 4  # of a sum, in eager's and in others
+# Elements: one of many outputs is small by chance, what lies behind one index together is not.
+LEAST_ELEMENTS = 16
 FIRST_ELEMENTS = 1024  # of an input: if they are not the output's, it is none of a residual block
 
 
@@ -40,7 +43,7 @@ def compare(
     """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
     found = correctness.compare(got, eager, exact, where, floor=floor)
     is_real = eager.is_floating_point() or eager.is_complex()
-    if found.reason or not is_real or not eager.numel():
+    if found.reason or not is_real or eager.numel() < LEAST_ELEMENTS:
         return found
     least = max(floor, math.sqrt(correctness.floor_of(eager)))
     small = iter(()) if exact is None else _small_indices(got, eager, exact, where)
@@ -49,7 +52,7 @@ def compare(
             lost = _rounded_away(eager, truth)
         else:
             lost = correctness.ERROR_FACTOR * correctness.relative_loss(ours, truth)
-        if lost > correctness.MOST_ALLOWED:
+        if lost > MOST_LOST:
             continue
         within = correctness.compare(own, ours, truth, name, floor=max(least, lost))
         if within.reason:
@@ -79,11 +82,10 @@ def _small_indices(
     own, ours, truth = map(_real, (got, eager, exact))
     for dimension in range(truth.dim()):
         others = tuple(each for each in range(truth.dim()) if each != dimension)
-        if truth.shape[dimension] < 2:
-            continue
         count = truth.numel() / truth.shape[dimension]
-        norms = torch.linalg.vector_norm(truth, dim=others) if others else truth.abs()
-        sizes = norms / count**0.5
+        if truth.shape[dimension] < 2 or count < LEAST_ELEMENTS:
+            continue
+        sizes = torch.linalg.vector_norm(truth, dim=others) / count**0.5
         is_small = (sizes >= correctness.LEAST_ORDINARY) & (sizes <= least * size)
         if bool(is_small.any()):
             chosen = is_small.nonzero().reshape(-1)
@@ -110,17 +112,37 @@ def _differences(
     where: str,
     inputs: Sequence[torch.Tensor],
 ) -> Iterator[Part]:
-    """Yield what the output adds to an input that would itself be right as the output."""
+    """Yield what an output adds to something that would itself be right as the output."""
     truth = eager if exact is None else exact
+    for name, base in chain(_inputs_like(eager, inputs), _means(eager, truth)):
+        if correctness.compare(base.to(eager.dtype), eager, exact, "").reason:
+            continue
+        less = base.double()
+        if not bool((truth == less).all()):
+            named = f"{where} (less {name}, to which it adds little)"
+            yield named, got.double() - less, eager.double() - less, truth.double() - less
+
+
+Base = tuple[str, torch.Tensor]  # name, values
+
+
+def _inputs_like(eager: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Iterator[Base]:
+    """Yield inputs that have as many elements as the output, of which the first are alike."""
+    first = eager.reshape(-1)[:FIRST_ELEMENTS]
     for number, each in enumerate(inputs):
         if each.dtype != eager.dtype or each.numel() != eager.numel() or each.is_complex():
             continue
-        given = each.reshape(eager.shape)
-        first = [one.reshape(-1)[:FIRST_ELEMENTS] for one in (given, eager, truth)]
-        if correctness.compare(first[0], first[1], first[2], "").reason:
+        if not correctness.compare(each.reshape(-1)[:FIRST_ELEMENTS], first, None, "").reason:
+            yield f"input {number}", each.reshape(eager.shape)
+
+
+def _means(eager: torch.Tensor, truth: torch.Tensor) -> Iterator[Base]:
+    """Yield the mean over the first and the last dimension, if two indices of it are alike."""
+    most = 4 * correctness.floor_of(eager)  # both are off from the mean, with scales of their own
+    for dimension in sorted({0, eager.dim() - 1}) if not eager.is_complex() else ():
+        if eager.shape[dimension] < 2:
             continue
-        if correctness.compare(given, eager, truth, "").reason or bool((truth == given).all()):
-            continue
-        base = given.double()
-        name = f"{where} (less input {number}, to which it adds little)"
-        yield name, got.double() - base, eager.double() - base, truth.double() - base
+        first, other = (eager.select(dimension, index) for index in (0, 1))
+        if not correctness.compare(other, first, None, "", floor=most).reason:
+            mean = truth.double().mean(dimension, keepdim=True)
+            yield f"its mean over dimension {dimension}", mean.expand(eager.shape)
