@@ -352,3 +352,53 @@ def test_jumps_are_excused_as_far_as_other_last_digits_cause_them(
     client.stash_outputs(memory, output.nbytes, [(0, output.nbytes)])
     reason = client.compare_stashed(0, layout, draw)
     assert is_right is (reason == ""), reason
+
+
+TURNS = """
+import torch
+
+class {name}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(64, 64)
+        {begin}
+        self.number = 0
+
+    def forward(self, x):
+        self.number += 1
+        if self.number > {most}:
+            return torch.empty_like(x)
+        {step}
+        return torch.tanh(self.lin(x)) * (1.5 + {turn})
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+ALTERNATIONS = {
+    "flag": ("self.odd = False", "self.odd = not self.odd", "self.odd"),
+    "number": ("self.turn = 0", "self.turn ^= 1", "self.turn"),
+    "buffer": (
+        "self.register_buffer('odd', torch.zeros((), dtype=torch.bool))",
+        "self.odd.logical_not_()",
+        "self.odd",
+    ),
+}
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+@pytest.mark.parametrize("name", ALTERNATIONS)
+def test_a_state_that_takes_turns_is_one(
+    patient_judge: Judge, name: str, *, is_honest: bool
+) -> None:
+    """Two calls later it is the same, so it was taken for none: the module's own text was wrong."""
+    begin, step, turn = ALTERNATIONS[name]
+    sources = [
+        TURNS.format(name=kind, begin=begin, step=step, turn=turn, most=most)
+        for kind, most in (("Model", 1e12), ("ModelNew", 1e12 if is_honest else 20))
+    ]
+    verdict = patient_judge.judge(Task(name="turns", source=sources[0]), sources[1])
+    assert isinstance(verdict, Verdict), verdict
+    assert verdict.is_correct is is_honest, verdict.reason
