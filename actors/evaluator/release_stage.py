@@ -26,6 +26,7 @@ from actors.work_context import EvaluationContext
 from protocol.release import LIMITS, Judged, Release
 
 MODULE_STATE_CHECK = "module state"  # of modules whose calls change an attribute
+FIXED_INPUTS_CHECK = "fixed inputs"  # of tasks with inputs that are equal in each draw
 CHECKS = (
     "fresh process",
     MODULE_STATE_CHECK,
@@ -46,6 +47,7 @@ CHECKS = (
     "side stream",
     "CUDA graph",
     "second device",
+    FIXED_INPUTS_CHECK,  # the last in its process: kernels may be anything on such values
 )
 NO_COMPILER_CHECK = "no compiler"
 ESSENTIAL_CHECKS = ("fresh process", MODULE_STATE_CHECK, "state dict", "gradients")
@@ -83,6 +85,8 @@ class ReleaseStage:
         checks = [*CHECKS, NO_COMPILER_CHECK]
         if begun.judged.carried is None:
             checks.remove(MODULE_STATE_CHECK)
+        if not self._fixture.facts.fixed_inputs:
+            checks.remove(FIXED_INPUTS_CHECK)
         release = self._check(begun, candidate, checks)
         limits = tuple(limit for limit in LIMITS if limit in release.failed)
         if not limits or essential_failure(release):

@@ -11,7 +11,7 @@ from torch import nn
 from actors.evaluator.children import input_variants
 from actors.evaluator.children.input_memory import find_aliases
 from actors.evaluator.children.task_module import TaskModule
-from actors.evaluator.children.tensors import parameter_loading
+from actors.evaluator.children.tensors import parameter_loading, value_kinds
 from actors.evaluator.reference.fixture import INPUT_KINDS
 
 MASK = (torch.rand(64, 64) < 0.5).float()
@@ -77,7 +77,7 @@ def test_parameters_of_zeros_and_ones_are_perturbed() -> None:
     module = nn.Sequential(nn.LayerNorm(16), nn.BatchNorm1d(16))
     state = input_variants.perturb(module, 4)
     assert all(
-        not input_variants.is_constant(state[name]) for name in ("0.weight", "0.bias", "1.bias")
+        not value_kinds.is_constant(state[name]) for name in ("0.weight", "0.bias", "1.bias")
     )
     assert bool((state["1.running_var"] > 0).all())
     assert int(state["1.num_batches_tracked"]) == 0

@@ -45,3 +45,19 @@ def test_only_what_each_block_leaves_accuses(
 def test_short_calls_are_not_accused_for_what_waiting_takes() -> None:
     """A part of a call of some microseconds is less than two waits of the host differ by."""
     assert not left(NOTHING, [20e-6] * BLOCKS).is_too_much(10e-6)
+
+
+def test_what_seeing_an_idle_card_takes_after_a_long_wait_is_not_left_work() -> None:
+    """Kernels of 100 µs beside a reference that keeps launching were rejected on an H200."""
+    found = left([20e-6, 26e-6, 18e-6, 25e-6, 22e-6, 19e-6], [65e-6, 70e-6, 98e-6] * 2)
+    assert found.is_too_much(100e-6)
+    for wait_s in (50e-6, 64e-6, 52e-6, 66e-6, 88e-6, 57e-6):
+        found.add_wait(wait_s)
+    assert not found.is_too_much(100e-6)
+
+
+def test_work_that_is_left_is_more_than_a_long_wait() -> None:
+    found = left(NOTHING, [300e-6] * BLOCKS)
+    for _wait in range(BLOCKS):
+        found.add_wait(90e-6)
+    assert found.is_too_much(100e-6)

@@ -103,6 +103,63 @@ def test_one_draw_does_not_decide_that_calls_do_not_follow_the_state(
     assert alone <= (5 if is_steady else 2)  # 0.2**2 and 0.2**3 of 50, and chance
 
 
+CACHE_TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache = torch.zeros(1, 64)
+
+    def forward(self, x):
+        self.cache = torch.cat([self.cache, x])
+        return torch.softmax(x @ self.cache.T / 8, -1) @ self.cache
+
+def get_inputs():
+    return [torch.randn(1, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_one_draw_does_not_decide_whether_a_cache_is_read(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 5 of 16 draws a call attended to itself alone, and the task's own text was `wrong`."""
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.task_module import TaskModule
+
+    monkeypatch.chdir(tmp_path)
+    for seed in range(0, 3000, 100):
+        task = TaskModule(CACHE_TASK, "cpu")
+        task.make(seed)
+        inputs = task.inputs(seed)
+        task.eager_outputs(task.inputs(seed + 1), seed)  # as where parameters are changed
+        is_steady = task_randomness.is_steady(task, inputs, seed)
+        found = task_randomness.find_repetition(task, seed, [], is_steady=is_steady)
+        assert (False, False) == found
+
+
+def test_draws_that_one_seed_does_not_repeat_are_no_state(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generator made at import goes on from draw to draw: outputs seemed to follow from nothing.
+
+    So no output of a timed call was compared where a task has a running state besides.
+    """
+    from actors.evaluator.children import task_randomness
+    from actors.evaluator.children.task_module import TaskModule
+
+    monkeypatch.chdir(tmp_path)
+    source = TASK.format(update="self.seen.add_(x.mean())", result="x + self.seen")
+    source = source.replace("torch.randn(4)", "torch.randn(4, generator=GENERATOR)")
+    task = TaskModule(f"{source}\nGENERATOR = torch.Generator().manual_seed(0)\n", "cpu")
+    task.make(1)
+    assert not torch.equal(*(task.inputs(3)[0] for _time in range(2)))  # type: ignore[arg-type]
+    assert (False, True) == task_randomness.find_repetition(task, 3, ["seen"], is_steady=False)
+
+
 def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +175,7 @@ def test_the_random_state_after_calls_is_that_of_a_process_that_made_them(
     blocks = [task.inputs(slot) for slot in range(4)]
     seed_all(3)
     outputs = [task.model(*inputs) for inputs in blocks]
-    state = task_randomness.random_state_after(task, task.inputs, 3, 3)
+    state = task_randomness.random_start_after(task, task.inputs, 3, 3)
     assert torch.equal(outputs[3], task.eager_outputs(blocks[3], state))
 
 

@@ -14,6 +14,7 @@ from actors.evaluator.judge import Judge
 from actors.evaluator.release_stage import (
     CHECK_S,
     ESSENTIAL_CHECKS,
+    FIXED_INPUTS_CHECK,
     MODULE_STATE_CHECK,
     SLOWEST_FACTOR,
     ReleaseStage,
@@ -69,6 +70,7 @@ def test_what_is_no_drop_in_is_checked_no_further(monkeypatch: pytest.MonkeyPatc
             pass
 
     release = released(monkeypatch, Process)
+    assert FIXED_INPUTS_CHECK not in release.skipped
     assert set(ESSENTIAL_CHECKS) - {MODULE_STATE_CHECK} == set(asked)
     assert "not a drop-in module: fresh process: other numbers" == essential_failure(release)
     assert "an essential check has failed" == release.skipped["compile"]
@@ -81,7 +83,8 @@ def released(monkeypatch: pytest.MonkeyPatch, process: type) -> Release:
     task = Task(name="t", source="")
     none = Nest(kind="list", items=())
     judged = Judged(device="cpu", init=none, inputs=none, outputs=none, state=none)
-    fixture = SimpleNamespace(limits=Limits(), task=task, judged=judged)
+    facts = SimpleNamespace(fixed_inputs=())
+    fixture = SimpleNamespace(limits=Limits(), task=task, judged=judged, facts=facts)
     return ReleaseStage(fixture, None, STANDALONE).run("")  # type: ignore[arg-type]
 
 

@@ -285,6 +285,19 @@ def test_gigabytes_that_were_written_are_drawn_again_and_not_kept(
     assert bool(shifted.mean() > 5) == (kind == "shifted")
 
 
+@pytest.mark.parametrize(("most", "is_mixed"), [(1 << 16, True), ((1 << 16) - 1, False)])
+def test_the_gap_between_slots_does_not_make_inputs_large(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch, most: int, *, is_mixed: bool
+) -> None:
+    """Inputs of 256 MiB were drawn 48 times for each block, which took five times as long."""
+    from actors.evaluator.children import slot_contents
+
+    monkeypatch.setattr(slot_contents, "LARGE_BYTES", most)
+    monkeypatch.setattr(slot_contents, "LARGE_DRAW_BYTES_PER_S", 1e-9)
+    contents, _memory = made(torch, lambda: [torch.randn(1 << 14)])
+    assert contents.is_mixing == is_mixed
+
+
 @pytest.mark.usefixtures("slow_draws")
 def test_large_tensors_are_mixed_of_both_draws(torch: ModuleType) -> None:
     """Whole words are chosen where a tensor is large: each element is one of the two draws'."""

@@ -187,3 +187,52 @@ def test_a_tensor_within_the_tolerance_needs_no_second_look() -> None:
     )
     with pytest.raises(tensor_agreement.ReleaseCheckError):
         tensor_agreement.require_same([torch.ones(4), torch.ones(4)], expected, "", lambda: exact)
+
+
+MASKED_TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(16, 16)
+
+    def forward(self, x, mask):
+        {refused}
+        return self.lin(x).masked_fill(~mask, -1.0)
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(16, 16), {mask}]
+
+def get_init_inputs():
+    return []
+"""
+MASK = "torch.ones(16, 16, dtype=torch.bool).tril()"
+DRAWN_MASK = "torch.rand(16, 16) > 0.5"
+REFUSED = "if not torch.equal(mask, torch.ones_like(mask).tril()): raise ValueError('no such mask')"
+
+
+@pytest.mark.parametrize(
+    ("mask", "refused", "built_in", "outcome"),
+    [
+        (MASK, "pass", "mask", "passed"),
+        (MASK, "pass", MASK, "failed"),
+        (MASK, REFUSED, MASK, "skipped"),
+        (DRAWN_MASK, "pass", "mask", "skipped"),
+    ],
+)
+def test_an_input_that_is_the_same_in_each_draw_gets_other_values(
+    tmp_path: Path, mask: str, refused: str, built_in: str, outcome: str
+) -> None:
+    """A winner with its values built in passed all checks, and was wrong for a user's mask.
+
+    What the module itself refuses is not tried, and neither is an input that is drawn.
+    """
+    task = MASKED_TASK.format(mask=mask, refused=refused)
+    winner = task.replace("class Model", "class ModelNew").replace("~mask", f"~({built_in})")
+    checked = gpu_release_checks.run_check(drop_in(tmp_path, winner, task), "cpu", "fixed inputs")
+    how = "passed" if checked.passed else "skipped" if checked.skipped else "failed"
+    assert outcome == how, checked.reason
+    if outcome == "failed":
+        assert "input 1, which is the same in each draw" in checked.reason

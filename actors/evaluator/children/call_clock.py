@@ -9,6 +9,7 @@ import torch
 
 from protocol.values import DeviceKind
 
+CYCLES_PER_S = 1.5e9  # of a card's clock, about
 UNCLOCKED_SHARE = 2  # one call in so many comes before a side's own clock
 
 
@@ -38,6 +39,16 @@ class CardWaker:
         began = time.perf_counter()
         torch.cuda.synchronize()
         return time.perf_counter() - began
+
+    def await_work(self, seconds: float) -> float:
+        """Have the card work for about so long on the current stream; return as `await_all`.
+
+        All of its work is on that stream, so nothing is left.
+        """
+        if self._on_card:
+            self.wake()
+            torch.cuda._sleep(int(seconds * CYCLES_PER_S))  # type: ignore[no-untyped-call]
+        return self.await_all()
 
 
 class CallClock:

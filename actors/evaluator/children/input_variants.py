@@ -12,10 +12,9 @@ from __future__ import annotations
 import torch
 
 from actors.evaluator.children.tensors import records
+from actors.evaluator.children.tensors.value_kinds import is_constant, is_free
 from actors.evaluator.ipc.orders import InputKind
 
-MAX_ELEMENTS_INSPECTED = 4096  # these decide what a tensor means
-FEW_VALUES = 3
 PERTURBATION = 0.2  # parameters move by this share
 SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
 NOISE_SEED = 0x5851F42D4C957F2D
@@ -24,7 +23,7 @@ NOISE_SEED = 0x5851F42D4C957F2D
 def vary(inputs: object, kind: InputKind, seed: int) -> object:
     """Return `inputs` (nested tensors) with other values wherever values may be varied."""
     if isinstance(inputs, torch.Tensor):
-        return _as_strided_like(inputs, _tensor(inputs, kind, seed)) if _is_free(inputs) else inputs
+        return _as_strided_like(inputs, _tensor(inputs, kind, seed)) if is_free(inputs) else inputs
     if records.record_kind(inputs) is not None:
         fields = enumerate(records.field_values(inputs))
         return records.like(inputs, [vary(each, kind, seed + number) for number, each in fields])
@@ -81,35 +80,6 @@ def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Gen
     tenth of their deviation.
     """
     return torch.Generator(device=device).manual_seed(seed ^ NOISE_SEED)
-
-
-def _is_free(x: torch.Tensor) -> bool:
-    """Whether the elements look independent: no mask, index, probability or structure."""
-    if not x.is_floating_point() or x.dim() == 0 or x.numel() < 16:
-        return False
-    sample = x.detach().reshape(-1)[:MAX_ELEMENTS_INSPECTED].float()
-    if not bool(sample.isfinite().all()) or torch.unique(sample).numel() <= FEW_VALUES:
-        return False
-    if bool((sample[1:] >= sample[:-1]).all()) or float((sample == 0).float().mean()) > 0.3:
-        return False
-    sums = x.detach().reshape(-1, x.shape[-1])[:64].float().sum(-1)
-    if bool((x.min() >= 0) & ((sums - sums[0]).abs() < 1e-3).all()) and x.shape[-1] > 1:
-        return False
-    return not _is_structured(x)
-
-
-def _is_structured(x: torch.Tensor) -> bool:
-    """Whether a square matrix is symmetric, triangular or diagonal."""
-    if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
-        return False
-    first = x.detach().reshape(-1, x.shape[-2], x.shape[-1])[0]
-    below, above = first.tril(-1), first.triu(1)
-    return bool((below == above.mT).all()) or not bool(below.any()) or not bool(above.any())
-
-
-def is_constant(value: torch.Tensor) -> bool:
-    """Whether all elements are equal, like the zeros and ones that most modules begin with."""
-    return not value.numel() or bool((value == value.reshape(-1)[0]).all())
 
 
 def perturb(model: torch.nn.Module, seed: int, *, grows: bool = True) -> dict[str, torch.Tensor]:

@@ -34,14 +34,14 @@ MEASURED_CALLS = 2
 
 
 def find_updates(
-    task: TaskModule, seed: int, floor: float, *, is_steady: bool
+    task: TaskModule, inputs: list[object], seed: int, floor: float, *, is_steady: bool
 ) -> tuple[Nest, Repetition]:
     """Return the layout of what a call changes, and whether outputs follow from it.
 
-    The errors that pass in it are kept.  Plain attributes are added where outputs follow from no
-    state in the state dict, but from these as well.
+    `inputs`: others than those of the calls before, which have changed the state already.  The
+    errors that pass in it are kept.  Plain attributes are added where outputs follow from no state
+    in the state dict, but from these as well.
     """
-    inputs = task.inputs(seed + 3)  # calls on others have changed the state already
     updated = _updated_layout(task, inputs, seed)
     task.state_floors = _state_floors(task, updated.keys, inputs, seed, floor)
     is_repeated, follows_state = find_repetition(task, seed, updated.keys, is_steady=is_steady)
@@ -140,13 +140,13 @@ def repeat_nudged(
     A state of zeros has no last digits before the first call.  `number`: which other ones.
     """
     begin_state(task, order.names)
-    _nudge(task, order.names, number)
+    nudge(task, order.names, number)
     repeat_calls(
         task,
         inputs_of,
         order.calls,
         order.seed,
-        after_first=lambda: _nudge(task, order.names, number),
+        after_first=lambda: nudge(task, order.names, number),
     )
 
 
@@ -169,7 +169,8 @@ def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tenso
     return {name: held[name] for name in names}
 
 
-def _nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
+def nudge(task: TaskModule, names: Sequence[str], number: int) -> None:
+    """Change last digits of the module's own tensors of these names; `number`: which ones."""
     own = held_state(task.model)
     set_state(task.model, {name: _nudged(own[name], number) for name in names})
 

@@ -17,13 +17,16 @@ import torch
 
 from actors.evaluator.children import correctness, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
+from actors.evaluator.children.chain_comparison import ChainComparison
 from actors.evaluator.children.input_memory import find_aliases
 from actors.evaluator.children.integer_losses import find_losses
-from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
+from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_comparable
+from actors.evaluator.children.task_notes import task_notes
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
+from actors.evaluator.children.tensors.fixed_inputs import FixedInputs
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, to_buffer
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices
@@ -34,6 +37,7 @@ from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
+    CompareChain,
     Compared,
     CompareState,
     ComputeExpected,
@@ -95,7 +99,7 @@ class Referee:
         self._output_rules: OutputRules
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
-        self._stashed: list[torch.Tensor] = []
+        self._stashed = StashedOutputs(device)
         self._aliases: tuple[bool, ...] = ()  # outputs that the task returns in its inputs
         self._timing_memory: TimingMemory
         self._is_timing = False  # slots are prepared
@@ -125,13 +129,16 @@ class Referee:
             DrawFromSlot: lambda order, _: self._draw_from_slot(order.slot),
             DrawDependent: lambda order, _: self._draw_dependent(order),
             PrepareArena: lambda order, _: self._timing_memory.prepare_arena(order),
-            StashFromArena: lambda order, _: self._stash_from_arena(order),
+            StashFromArena: lambda order, _: self._stashed.copy_from_arena(
+                order, self._timing_memory
+            ),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
             ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
             ComputeExpected: lambda order, _: self._compute_expected(order),
-            StashOutputs: lambda order, carried: self._stash(order, carried[0]),
+            StashOutputs: lambda order, carried: self._stashed.copy(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
             RepeatBlock: lambda order, _: self._repeat_block(order),
+            CompareChain: lambda order, _: self._compare_chain(order),
             CompareState: lambda order, carried: module_updates.compare_state(
                 self._task_module, order.names, carried[0]
             ),
@@ -202,18 +209,19 @@ class Referee:
         task = self._task_module
         inputs = task.inputs(order.seed + 1)
         steady = task_randomness.is_steady(task, inputs, order.seed)
-        task.find_precision(inputs, is_random=not steady)
-        task.perturb(inputs, order.seed)
-        own_floors = task.own_error_floors(inputs, order.seed)
-        outputs = task.eager_outputs(clone(inputs), order.seed)
+        outputs, own_floors = self._first_outputs(inputs, order.seed, is_steady=steady)
         self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
         losses = find_losses(task, outputs, order.seed)
         self._output_rules = OutputRules(task.form, self._aliases, self._floor, own_floors, losses)
-        layout, inputs = tensor_bytes.layout_of(inputs), []  # what they take is free
+        layout, fixed = tensor_bytes.layout_of(inputs), FixedInputs(task.arguments_in(inputs))
+        inputs = []  # what they take is free
+        inputs = task.inputs(order.seed + 3)
+        fixed.compare(task.arguments_in(inputs))
         updated, (is_repeated, follows_state) = module_updates.find_updates(
-            task, order.seed, self._floor, is_steady=steady
+            task, inputs, order.seed, self._floor, is_steady=steady
         )
-        steady = steady and is_repeated
+        steady, inputs = steady and is_repeated, []
+        kept = fixed.kept(lambda: task.inputs(order.seed + 4))
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -224,6 +232,7 @@ class Referee:
             follows_state=follows_state,
             updated=updated,
             carried=find_carried(task, order.seed),
+            fixed_inputs=kept,
             keeps_inputs=keeps_inputs,
             aliases=self._aliases,
             has_double=task.has_double,
@@ -231,15 +240,20 @@ class Referee:
             free_bytes=self._free_bytes(),
             form=task.form,
             fills_on_card=task.fills_on_card,
-            notes=(
-                *task_randomness.randomness_notes(is_deterministic=steady, is_repeated=is_repeated),
-                *task.form_notes,
-                *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
-            ),
+            notes=task_notes(task, outputs, kept, is_deterministic=steady, is_repeated=is_repeated),
         )
         self._timing_memory = TimingMemory(task, answer.inputs, self._allocate_for_results)
         require_comparable(answer.state, answer.outputs)
         return answer, self._buffers()
+
+    def _first_outputs(
+        self, inputs: list[object], seed: int, *, is_steady: bool
+    ) -> tuple[object, tuple[float, ...]]:
+        """Give parameters other values; return a call's outputs, and the errors that pass."""
+        self._task_module.find_precision(inputs, is_random=not is_steady)
+        self._task_module.perturb(inputs, seed)
+        own_floors = self._task_module.own_error_floors(inputs, seed)
+        return self._task_module.eager_outputs(clone(inputs), seed), own_floors
 
     def _free_bytes(self) -> int:
         """Return the bytes that are free on a card; on a host, those of one timed block."""
@@ -284,10 +298,11 @@ class Referee:
         return SlotDrawn(draw=self._keep(inputs), is_changed=is_changed)
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
-        output = Nest(kind="list", items=order.tensors)
-        before = tensor_bytes.value_of(output, self._stashed[order.stashed], self.device)
-        inputs = self._timing_memory.dependent_draw(order, before)
-        return SlotDrawn(draw=self._keep(inputs), is_changed=())
+        return SlotDrawn(draw=self._keep(self._decided_inputs(order)), is_changed=())
+
+    def _decided_inputs(self, order: DrawDependent) -> list[object]:
+        before = self._stashed.value(order.stashed, Nest(kind="list", items=order.tensors))
+        return self._timing_memory.dependent_draw(order, before)
 
     def _keep(self, inputs: list[object]) -> int:
         """Keep a draw until it is compared; return its number."""
@@ -301,19 +316,15 @@ class Referee:
         if drawn.eager is None:
             if order.state:
                 module_updates.begin_state(task, order.state)
-            before, start = InputsBefore(drawn.inputs), self._random_start(order)
+            before = InputsBefore(drawn.inputs)
+            start = task_randomness.random_start_after(
+                task, self._timing_memory.inputs_of, order.seed, order.calls_before
+            )
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)
             drawn.eager = task.eager_outputs(drawn.inputs, start)
             drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
-
-    def _random_start(self, order: ComputeExpected) -> RandomStart:
-        if not order.calls_before:
-            return order.seed
-        return task_randomness.random_state_after(
-            self._task_module, self._timing_memory.inputs_of, order.seed, order.calls_before
-        )
 
     def _repeat_block(self, order: RepeatBlock) -> Compared | None:
         task, inputs_of = self._task_module, self._timing_memory.inputs_of
@@ -332,38 +343,28 @@ class Referee:
     def _forget(self, order: ForgetDraws) -> None:
         for number in range(order.draw, order.draw + order.count):
             self._rounds.pop(number, None)
-        self._stashed = []
+        self._stashed.clear()
 
     # --- comparisons -------------------------------------------------------------------------
-
-    def _stash(self, order: StashOutputs, descriptor: int) -> None:
-        """Copy the bytes at once, because the process that wrote them may still be writing."""
-        # One thread: idle OpenMP threads would spin for a while, in the next timed window.
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        with tensor_bytes.open_buffer(descriptor, order.size) as buffer:
-            copies = [buffer[begin:end].clone() for begin, end in order.parts]
-        if order.strided:
-            pairs = zip(copies, order.strided, strict=True)
-            copies = [tensor_bytes.in_logical_order(part, layout) for part, layout in pairs]
-        self._stashed = copies
-        torch.set_num_threads(threads)
-
-    def _stash_from_arena(self, order: StashFromArena) -> None:
-        self._stashed = [
-            self._timing_memory.output(layout, places)
-            for layout, places in zip(order.outputs, order.places, strict=True)
-        ]
 
     def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
         expected = drawn.inputs if order.what == "inputs" else drawn.eager
         layout = tensor_bytes.layout_of(expected)
         if order.stashed is not None:
-            value = tensor_bytes.value_of(layout, self._stashed[order.stashed], self.device)
-            return self._compared(drawn, value, order)
+            return self._compared(drawn, self._stashed.value(order.stashed, layout), order)
         with tensor_bytes.open_value(layout, carried[0], self.device) as value:
             return self._compared(drawn, value, order)
+
+    def _compare_chain(self, order: CompareChain) -> Compared:
+        def inputs_of(call: int) -> list[object]:
+            if not call:
+                return self._timing_memory.inputs_of(0)
+            return self._decided_inputs(order.links[call - 1])
+
+        rules = self._output_rules
+        chain = ChainComparison(self._task_module, order, inputs_of, self._stashed, rules)
+        return chain.compare()
 
     def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))

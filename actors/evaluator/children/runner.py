@@ -22,6 +22,7 @@ from actors.evaluator.children import profiler
 from actors.evaluator.children.call_clock import CallClock, CardWaker
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.dependent_inputs import Turn, decided_turns
+from actors.evaluator.children.device_check import check_device
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -41,6 +42,7 @@ from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Orde
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     AwaitCall,
+    AwaitCard,
     CallDependent,
     CallOnce,
     CallProfiled,
@@ -77,26 +79,10 @@ from actors.prctl import PR_SET_DUMPABLE, prctl
 from protocol.values import DeviceKind
 
 SPIN_S = 0.002  # awake between the orders of a timed window; a card's host has cores to spare
-CHECKED_MATRIX_SIZE = 256
 
 
 class MissingClassError(Exception):
     """The file does not define the class that was ordered."""
-
-
-class DeviceCheckError(RuntimeError):
-    """The device computed a wrong result."""
-
-
-def check_device(device: str) -> None:
-    """Multiply matrices of ones, whose sum is exact; raise where the device gets it wrong.
-
-    That is a `DeviceCheckError`, or whatever error the device itself reports.
-    """
-    ones = torch.ones(CHECKED_MATRIX_SIZE, CHECKED_MATRIX_SIZE, device=device)
-    total = (ones @ ones).sum().item()
-    if total != CHECKED_MATRIX_SIZE**3:
-        raise DeviceCheckError(f"{CHECKED_MATRIX_SIZE}^3 ones add up to {total}")
 
 
 class Runner:
@@ -148,6 +134,7 @@ class Runner:
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: calls,
             CallDependent: calls,
+            AwaitCard: lambda order, _: self._await_card(order),
             TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
@@ -311,6 +298,9 @@ class Runner:
             return CallsReturned()
         self._handed_over = outputs[:count]
         return CallsReturned(call_s=clock.call_s(), left_s=self._left_s)
+
+    def _await_card(self, order: AwaitCard) -> CallsReturned:
+        return CallsReturned(left_s=self._card_waker.await_work(order.seconds))
 
     def _turns(self, order: CallRepeatedly, first: int) -> tuple[Iterable[Turn], Iterable[Turn]]:
         """Return slot and inputs of each call: of the `first` ones, and of those after them."""

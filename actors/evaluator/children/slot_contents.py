@@ -29,8 +29,8 @@ from actors.evaluator.ipc.layout_checks import (
     Layout,
     Leaf,
     offsets,
-    slot_bytes,
     tensor_leaves,
+    total_bytes,
 )
 from actors.evaluator.ipc.orders import InputKind
 
@@ -38,8 +38,9 @@ Draw = Callable[..., list[object]]  # the task's inputs for a seed, and a kind o
 
 MAX_DRAWS = 20  # until a draw has the layout of the slots
 # With more bytes of inputs a block has few calls, and draws that are this fast need no mixing: a
-# card draws faster, a host slower.
-LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 28, 5e10
+# card draws faster, a host slower.  Of less a block has many, and 12 GiB of draws take 25 ms on an
+# H200, as long as five blocks, where mixing takes 5 ms.
+LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 30, 5e10
 CHEAP_DRAW_S = 0.02  # a draw that takes no longer replaces one of the two before each block
 FEW_ELEMENTS = 16  # there are two to this power mixes of so many, more than calls of a timing
 MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
@@ -209,7 +210,7 @@ class SlotContents:
 
     def _is_drawn_fast(self) -> bool:
         """Whether the last draw was so large and fast that slots need no mixing."""
-        size = slot_bytes(self.layout)
+        size = total_bytes(self.layout)
         return size > LARGE_BYTES and self.draw_s < size / LARGE_DRAW_BYTES_PER_S
 
     def _has_values_again(self) -> bool:

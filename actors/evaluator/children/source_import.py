@@ -11,8 +11,7 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -22,13 +21,6 @@ from actors.evaluator.fastbuild import TOOLKITS_VARIABLE, install_hook, may_comp
 from actors.evaluator.sandbox.confinement import IMPORT_PATHS_VARIABLE
 
 DEPENDENCY_FOLDER = "beside-the-task"  # no library has a folder of this name on its path
-SEEDED_BY = (
-    (torch, "manual_seed"),
-    (torch.random, "manual_seed"),
-    (torch.cuda, "manual_seed"),
-    (torch.cuda, "manual_seed_all"),
-    (random, "seed"),
-)
 UNLIMITED_S = 1e6  # the judge has a limit of its own
 
 
@@ -99,33 +91,6 @@ def seed_all(seed: int) -> None:
     """Seed the random generators of torch and Python."""
     torch.manual_seed(seed)
     random.seed(seed)
-
-
-@contextmanager
-def mixed_seeds(seed: int) -> Iterator[None]:
-    """Mix `seed` into every seed that the code within gives torch or Python.
-
-    A task whose `get_inputs` begins with `torch.manual_seed(0)` would draw the same each time.
-    """
-
-    def mixed(own: object) -> int:
-        return (hash(own) + seed) % (1 << 63)
-
-    def mixing(given_to: Callable[[int], object]) -> Callable[..., object]:
-        return lambda own=None, *_version, **_named: given_to(mixed(own))
-
-    class MixedGenerator(torch.Generator):
-        def manual_seed(self, seed: int) -> torch.Generator:
-            return super().manual_seed(mixed(seed))
-
-    with ExitStack() as stack:
-        for place, name in SEEDED_BY:
-            usual = getattr(place, name)
-            stack.callback(setattr, place, name, usual)
-            setattr(place, name, mixing(usual))
-        stack.callback(setattr, torch, "Generator", torch.Generator)
-        setattr(torch, "Generator", MixedGenerator)  # noqa: B010  # mypy takes it for a type
-        yield
 
 
 def seed_in_use(seed: int) -> None:

@@ -16,11 +16,14 @@ import torch
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import backward_form, call_of, module_copy, placed
 from actors.evaluator.children.random_state import RandomStart, start_from
-from actors.evaluator.children.source_import import import_task, mixed_seeds, seed_all
+from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors import value_kinds
 from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.held_state import AttributesBefore
+from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
@@ -118,6 +121,7 @@ class TaskModule:
         with task_errors_as("Model(...)"), large_fills(on_card=self.fills_on_card):
             made = self._task.Model(*to_device(self.init, self.device))
             self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
+        self.attributes_made = AttributesBefore(self.model)
 
     def _find_gradients(self, seed: int) -> None:
         """Find out what is differentiated, by a call of the module."""
@@ -188,8 +192,12 @@ class TaskModule:
         here = to_device(inputs, self.device)
         return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
 
+    def arguments_in(self, inputs: list[object]) -> list[object]:
+        """Return inputs without the gradients of outputs, which are the last of them."""
+        return inputs[:-1] if self.form.backward else inputs
+
     def _drawn_inputs(self, seed: int) -> list[object]:
-        with task_errors_as("get_inputs()"), mixed_seeds(seed):
+        with task_errors_as("get_inputs()"), mixed_seeds(seed, vars(self._task)):
             made = self._task.get_inputs()
         try:
             drawn = positional_inputs(made, getattr(self._task.Model, "forward", self._task.Model))
@@ -230,7 +238,7 @@ class TaskModule:
         """
         if self.is_made_anew:
             self._construct()
-        back = {name for name in names if not input_variants.is_constant(self.first[name])}
+        back = {name for name in names if not value_kinds.is_constant(self.first[name])}
         self._load({**self.state, **{name: self.first[name] for name in back}})
 
     def _load(self, state: dict[str, torch.Tensor]) -> None:

@@ -8,12 +8,12 @@ from typing import Final, TypeAlias
 import torch
 
 from actors.evaluator.children.call_form import module_copy
-from actors.evaluator.children.random_state import RandomState
+from actors.evaluator.children.random_state import RandomStart, RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.held_state import held_state, set_state
-from actors.evaluator.children.tensors.tensor_copies import clone
+from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
 Repetition: TypeAlias = tuple[bool, bool]  # outputs follow from inputs; from the state as well
@@ -60,10 +60,12 @@ def find_repetition(
     """Return whether each call can be repeated alone, and if not, whether it follows from `state`.
 
     `state`: tensors that calls change; `is_steady`: of one draw.  How much of a state an output
-    shows is decided by the inputs, so where there is one, other draws have to agree.  Where a call
-    follows from nothing that is known, the module is made anew for each candidate from now on.
+    shows is decided by the inputs, so where there is one, also in attributes, other draws have to
+    agree.  Where a call follows from nothing that is known, the module is made anew for each
+    candidate from now on.
     """
-    further = OTHER_DRAWS if state else 0
+    keeps_something = bool(state) or task.attributes_made.differ(task.model)
+    further = OTHER_DRAWS if keeps_something else 0
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
     is_alone = all(is_repeated(task, each) for each in seeds)
     follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
@@ -77,21 +79,31 @@ def follows_from(task: TaskModule, seed: int, state: Sequence[str]) -> bool:
     return all(is_repeated(task, each, state) for each in seeds)
 
 
-def is_repeated(task: TaskModule, seed: int, state: Sequence[str] = ()) -> bool:
+def is_repeated(
+    task: TaskModule, seed: int, state: Sequence[str] = (), *, keeps_draw: bool = False
+) -> bool:
     """Whether nothing but inputs and random numbers decides what a call returns.
 
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
+    `keeps_draw`: the first draw is used again, since another of its seed differs (the task made a
+    generator when it was imported).
     """
     model, states = module_copy(task.model), []
     held = held_state(model)
     before = {name: held[name].clone() for name in state}
     first: object = None
+    kept: list[object] = []
     is_same = True
     # Two and three calls later: a state that takes turns is not taken for none.
     for number, drawn in enumerate((seed + 4, seed + 5, seed + 4, seed + 4)):
-        inputs = task.inputs(drawn)  # one draw at a time: they may be large
-        if number >= 2:
+        # One draw at a time where that does: they may be large.
+        inputs = clone(kept) if number >= 2 and keeps_draw else task.inputs(drawn)
+        if number == 0:
+            drawn_first, kept = InputsBefore(inputs), clone(inputs) if keeps_draw else []
+        elif number >= 2:
+            if any(drawn_first.differences(inputs)):
+                return is_repeated(task, seed, state, keeps_draw=True)
             set_state(model, before)
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
@@ -130,7 +142,9 @@ def repeat_calls(
                 after_first()
 
 
-def random_state_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomState:
-    """Return the state of the generators after a block's first calls."""
+def random_start_after(task: TaskModule, inputs_of: InputsOf, seed: int, calls: int) -> RandomStart:
+    """Return where random numbers go on after a block's first calls, which begin at `seed`."""
+    if not calls:
+        return seed
     repeat_calls(task, inputs_of, calls, seed)
     return RandomState(task.device)

@@ -13,6 +13,8 @@ from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
 from protocol.settings import Precision
 from protocol.values import Device
 
+MOST_EXCUSED = 8  # times the elements of an output that other last digits of a state change
+
 # --- judge <-> referee ------------------------------------------------------------------------
 
 
@@ -62,6 +64,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     # A dictionary of what a call changes: parameters, buffers, attributes that decide outputs.
     updated: Nest
     carried: Nest | None = None  # likewise of the tensors in plain attributes; None: no such
+    fixed_inputs: tuple[int, ...] = ()  # tensors that are equal in each draw of any kind
     keeps_inputs: bool = False  # an attribute of the module holds an input until the next call
     # For each output whether it is in an input's memory, which the next inputs overwrite.
     aliases: tuple[bool, ...] = ()
@@ -303,6 +306,20 @@ class RepeatBlock(Order, frozen=True, kw_only=True):
     draw: int | None = None
 
 
+class CompareChain(Order, frozen=True, kw_only=True):
+    """Repeat the first calls of a block whose inputs follow from outputs; compare some outputs.
+
+    They begin at the state that candidates get.  The candidate's outputs of all these calls were
+    copied, in the order of the calls.
+    """
+
+    names: tuple[str, ...]  # of the state
+    links: tuple[DrawDependent, ...]  # the inputs of each call after the first
+    outputs: tuple[Layout, ...]  # the candidate's, of each call
+    compared: tuple[int, ...]  # calls
+    seed: int  # of the first call; each has a seed of its own
+
+
 class CompareState(Order, frozen=True, kw_only=True):
     """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
 
@@ -315,6 +332,10 @@ class Compared(Order, frozen=True, kw_only=True):
     wrong: int = 0  # elements of an output that is wrong
     share: float | None = None  # the same error in units of KernelBench's tolerance
     difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
+
+    def is_excused_by(self, control: Compared) -> bool:
+        """Whether other last digits of a state change about as many elements of an output."""
+        return self.wrong <= MOST_EXCUSED * control.wrong
 
 
 class ForgetDraws(Order, frozen=True, kw_only=True):
@@ -358,6 +379,7 @@ ToReferee = (
     | StashOutputs
     | CompareBytes
     | RepeatBlock
+    | CompareChain
     | CompareState
     | ForgetDraws
     | Exit

@@ -125,6 +125,15 @@ class CallDependent(CallRepeatedly, frozen=True, kw_only=True):
     is_whole: bool = False  # a slot has the contents of one of two slots, not parts of both
 
 
+class AwaitCard(Order, frozen=True, kw_only=True):
+    """Have the card work for so long, and wait for its end as for that of a block.
+
+    The answer says how long the last wait took, with nothing left on the card.
+    """
+
+    seconds: float
+
+
 class CollectOutputs(Order, frozen=True, kw_only=True):
     """Write the outputs of all calls of a block, slot after slot; answer with their layouts.
 
@@ -194,6 +203,7 @@ ToRunner = (
     | ReleaseTensors
     | CallRepeatedly
     | CallDependent
+    | AwaitCard
     | CollectOutputs
     | LocateOutputs
     | TakeProfile

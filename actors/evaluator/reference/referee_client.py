@@ -18,7 +18,6 @@ from actors.evaluator.ipc.layout_checks import (
     Layout,
     Nest,
     difference,
-    tensor_leaves,
     total_bytes,
 )
 from actors.evaluator.ipc.orders import CandidateRaised, InputKind, Order
@@ -67,8 +66,6 @@ from actors.evaluator.reference.call_start import CallStart
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from protocol.values import Stage, Value
-
-MOST_EXCUSED = 8  # times the elements of an output that other last digits of a state change
 
 
 class DrawnInputs(Value, frozen=True, kw_only=True):
@@ -190,27 +187,12 @@ class RefereeClient:
         self._starts[drawn.draw] = start
         return drawn
 
-    def draw_dependent(
-        self,
-        slots: tuple[int, int],
-        before: tuple[int, Layout],
-        *,
-        seed: int | None,
-        is_whole: bool,
-    ) -> int:
-        """Make a draw of the first of two slots as an output decides it; return its number.
+    def draw_dependent(self, link: DrawDependent, seed: int | None) -> int:
+        """Make a draw of a slot as an output decides it; return its number.
 
-        `before`: the number of that output among those that were copied, and its layout; `seed`: of
-        the call.
+        `seed`: of the call.
         """
-        order = DrawDependent(
-            slot=slots[0],
-            other=slots[1],
-            stashed=before[0],
-            tensors=tuple(tensor_leaves(before[1])),
-            is_whole=is_whole,
-        )
-        drawn, _carried = self._ask(order)
+        drawn, _carried = self._ask(link)
         if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
         seed = secrets.randbits(62) if seed is None else seed
@@ -269,22 +251,24 @@ class RefereeClient:
         if differs:
             return differs
         order = CompareBytes(draw=draw, what="output", stashed=number, only_own=only_own)
-        compared, _carried = self._ask(order)
-        if not isinstance(compared, Compared):
-            raise self._failure(compared)
+        compared = self.compared(order)
         return "" if compared.reason and self._is_unsteady(draw, compared) else compared.reason
 
     def _is_unsteady(self, draw: int, compared: Compared) -> bool:
         """Whether last digits of the state before a block change as much of a call's output."""
         start = self._starts[draw]
         order = RepeatBlock(names=start.state, calls=start.calls_before, seed=start.seed, draw=draw)
-        return bool(start.state) and (compared.wrong <= MOST_EXCUSED * self._control(order).wrong)
+        return bool(start.state) and compared.is_excused_by(self._control(order))
 
     def _control(self, order: RepeatBlock) -> Compared:
-        control, _carried = self._ask(replace(order, is_control=True))
-        if not isinstance(control, Compared):
-            raise self._failure(control)
-        return control
+        return self.compared(replace(order, is_control=True))
+
+    def compared(self, order: Order, carried: list[int] | None = None) -> Compared:
+        """Have the referee compare something."""
+        compared, _carried = self._ask(order, carried)
+        if not isinstance(compared, Compared):
+            raise self._failure(compared)
+        return compared
 
     def forget(self, draw: int, count: int = 1) -> None:
         """Have the referee free the memory of draws."""
@@ -368,10 +352,7 @@ class RefereeClient:
         return Compared() if self._control(order).reason else found
 
     def _compared_state(self, names: tuple[str, ...], memory: int) -> Compared:
-        compared, _carried = self._ask(CompareState(names=names), [memory])
-        if not isinstance(compared, Compared):
-            raise self._failure(compared)
-        return compared
+        return self.compared(CompareState(names=names), [memory])
 
     def _compare(
         self,
@@ -388,12 +369,9 @@ class RefereeClient:
             answer = candidate.ask(written, self._check_s, [memory])
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 return fault_from_child(answer, stage, candidate.output.text())
-            compared, _carried = self._ask(comparison, [memory])
+            return self.compared(comparison, [memory])
         finally:
             os.close(memory)
-        if not isinstance(compared, Compared):
-            raise self._failure(compared)
-        return compared
 
     def _ask(self, order: Order, carried: list[int] | None = None) -> tuple[FromReferee, list[int]]:
         answer = self._child.ask(order, self._check_s, carried or [])

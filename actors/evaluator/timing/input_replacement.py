@@ -10,8 +10,16 @@ from __future__ import annotations
 import math
 import random
 
+from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Value
+
+READ_AT_ANOTHER_TIME = {
+    Accusation.INPUTS_READ_AHEAD: "the output of a call of a block is not that of its inputs, "
+    "which were replaced before its turn: it reads the inputs of calls that are still to come",
+    Accusation.INPUTS_READ_LATE: "the output of a call of a block is not that of its inputs, "
+    "which were replaced long after its turn: it computes calls of a block together",
+}
 
 
 class InputReplacement(Value, frozen=True, kw_only=True):

@@ -3,8 +3,10 @@
 A program that calls a module reads its outputs on its own stream, so all of a call's work has to be
 done when that stream is.  What is left on other streams would overlap the calls after it.  Each
 side waits for the stream of its calls at the end of every block, then for the card, and tells how
-long the second took: some microseconds where nothing is left.  What a candidate
-tells is used against it alone.  Pure.
+long the second took.  Where nothing is left that is 10 to 30 µs, and up to 100 µs after a long wait
+for the first: the host has lost that code meanwhile.  A reference that keeps launching never waits
+so long, so a suspicion is compared with waits of the reference's process that are as long as the
+candidate's blocks.  What a candidate tells is used against it alone.  Pure.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ class LeftWork:
         self._left_s: dict[Side, deque[float]] = {
             side: deque(maxlen=POLICY.left_blocks) for side in SIDES
         }
+        self._waits_s: deque[float] = deque(maxlen=POLICY.left_blocks)
 
     def add(self, side: Side, left_s: float) -> None:
         """Add a block."""
         self._left_s[side].append(left_s)
+
+    def add_wait(self, left_s: float) -> None:
+        """Add what the reference's process told after a long wait, with nothing left."""
+        self._waits_s.append(left_s)
 
     @property
     def is_known(self) -> bool:
@@ -42,5 +49,5 @@ class LeftWork:
 
         Another program on the card may delay the end of a block, but not of each one.
         """
-        beyond_s = self.least_s - max(self._left_s["reference"], default=0.0)
+        beyond_s = self.least_s - max((*self._left_s["reference"], *self._waits_s), default=0.0)
         return self.is_known and beyond_s > max(POLICY.left_share * call_s, POLICY.least_left_s)

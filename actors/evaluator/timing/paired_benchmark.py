@@ -223,6 +223,12 @@ class PairedBenchmark:
             return
         self._transfer.tried.add(Accusation.WORK_NOT_JOINED)
         _reference_us, call_us = timing_statistics.middle_us(self.groups)
+        if not self._left_work.is_too_much(call_us / 1e6):
+            return
+        for _wait in range(POLICY.left_blocks):
+            self._left_work.add_wait(
+                self._sides.left_after_wait(self._block_times.candidate_block_s)
+            )
         if self._left_work.is_too_much(call_us / 1e6):
             self._sides.accuse(
                 Accusation.WORK_NOT_JOINED,

@@ -11,7 +11,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
+from actors.evaluator.ipc.runner_orders import (
+    AwaitCard,
+    CallRepeatedly,
+    CallsReturned,
+    FromRunner,
+)
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import clock_priority
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
@@ -112,6 +117,15 @@ class Sides:
                 yield
             finally:
                 freezer.freeze()
+
+    def left_after_wait(self, seconds: float) -> float:
+        """Return what seeing an idle card takes the reference's process, in seconds.
+
+        Its card has worked for `seconds` before, on the stream for which it waited.
+        """
+        with self.running("reference"):
+            _seconds, answer = self.ask("reference", AwaitCard(seconds=seconds))
+        return answer.left_s if isinstance(answer, CallsReturned) else 0.0
 
     def frozen_runner_pid(self, side: Side) -> int:
         """Return the pid of the side's runner, once no process of the side moves."""

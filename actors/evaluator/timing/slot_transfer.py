@@ -27,6 +27,7 @@ from actors.evaluator.ipc.runner_orders import (
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing import block_randomization, input_replacement
+from actors.evaluator.timing.input_replacement import READ_AT_ANOTHER_TIME
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -44,13 +45,6 @@ from actors.evaluator.timing.touched_pages import (
     read_share,
     touched_bytes,
 )
-
-READ_AT_ANOTHER_TIME = {
-    Accusation.INPUTS_READ_AHEAD: "the output of a call of a block is not that of its inputs, "
-    "which were replaced before its turn: it reads the inputs of calls that are still to come",
-    Accusation.INPUTS_READ_LATE: "the output of a call of a block is not that of its inputs, "
-    "which were replaced long after its turn: it computes calls of a block together",
-}
 
 # What a look finds that may have said nothing: each kind has looks of its own.
 FOUND_BY_LOOKS = {
@@ -176,22 +170,34 @@ class SlotTransfer:
         return self._state_checks.written_after("reference", window)
 
     @property
+    def _is_known(self) -> bool:
+        """Whether it is known what decides outputs besides inputs: nothing, or a state."""
+        return self._fixture.facts.is_repeated or bool(self._state_checks.deciding)
+
+    @property
     def dependent_calls(self) -> int:
         """The most calls of a block whose inputs follow from outputs; 0: there is no such block."""
         facts = self._fixture.facts
         on_host = self._fixture.on_host
         most = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
         sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
-        is_possible = facts.is_repeated and not all(facts.aliases) and not self._copies_slots
+        is_possible = self._is_known and not all(facts.aliases) and not self._copies_slots
         is_possible = is_possible and self._can_decide
         is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
-        return min(self._count // 2, POLICY.dependent_calls) if is_possible and is_small else 0
+        if not is_possible or not is_small:
+            return 0
+        most_calls = min(self._count // 2, POLICY.dependent_calls)
+        if self._state_checks.deciding:  # outputs of all calls are copied
+            most_calls = min(most_calls, POLICY.chain_bytes // total_bytes(facts.outputs))
+        return most_calls
 
     def dependent_block(self, side: Side, calls: int, *, is_empty: bool = False) -> TimedWindow:
         """Return what a block took in which each output decides the next call's inputs.
 
         Some of the candidate's outputs are compared.
         """
+        if self._state_checks.deciding and not is_empty:
+            self._state_checks.give(side)
         self._outputs.prepare(side, calls)
         self._referee.fill_slots(2 * calls)
         is_whole = bool(self.draw_s)  # draws that can't be mixed
@@ -204,6 +210,7 @@ class SlotTransfer:
         )
         window, answer = self._ordered_window(side, order)
         if side == "candidate":
+            self._spot_checks.block_state = self._state_checks.deciding
             self._spot_checks.compare_dependent(
                 lambda: self._outputs.stash_some(answer, calls), calls, is_whole=is_whole
             )
@@ -256,8 +263,7 @@ class SlotTransfer:
         no call on inputs which it gets with the call, and has its output when it returns.
         `usual_s`: what its calls take in a block at least, and what the block does.
         """
-        is_known = self._fixture.facts.is_repeated or self._state_checks.deciding
-        if not is_known or self._copies_slots or calls < POLICY.least_replaced:
+        if not self._is_known or self._copies_slots or calls < POLICY.least_replaced:
             return
         told: set[Accusation] = set()
         for _try in range(tries):

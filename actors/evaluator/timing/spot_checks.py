@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from actors.evaluator.ipc.layout_checks import Layout, total_bytes
-from actors.evaluator.ipc.referee_orders import SlotDrawn
+from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves, total_bytes
+from actors.evaluator.ipc.referee_orders import CompareChain, DrawDependent, SlotDrawn
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
 from actors.evaluator.timing.timing_policy import POLICY
 
+FOLLOWING = "in a timed call whose inputs follow from the output before"
 ChosenOutput: TypeAlias = tuple[int, Layout]  # the call's number, and the output's layout
 
 
@@ -110,30 +111,62 @@ class SpotChecks:
 
         Where one of them is not what follows from the output before it, the chain is broken, and
         what comes after it could be computed beside what comes before it.  So these are many.
+        Where the calls follow a state as well, the referee repeats all calls before them.
         `stash` copies the chosen outputs.
         """
         affordable = POLICY.outputs_compared_bytes // self._bytes_per_call
         count = min(calls - 1, max(1, min(POLICY.dependent_compared, affordable)))
         chosen = secrets.SystemRandom().sample(range(1, calls), count)
-        self.only(*{each for call in chosen for each in (call - 1, call)})
+        beside = range(max(chosen)) if self.block_state else [call - 1 for call in chosen]
+        self.only(*{*beside, *chosen})
         copied = {call: (number, output) for number, (call, output) in enumerate(stash())}
+        links = {
+            call: DrawDependent(
+                slot=call,
+                other=calls + call,
+                stashed=copied[call - 1][0],
+                tensors=tuple(tensor_leaves(copied[call - 1][1])),
+                is_whole=is_whole,
+            )
+            for call in copied
+            if call - 1 in copied
+        }
+        if self.block_state:
+            self._compare_chain(chosen, links, [output for _number, output in copied.values()])
+        else:
+            self._compare_links(chosen, links, copied)
+
+    def _compare_links(
+        self,
+        chosen: Sequence[int],
+        links: Mapping[int, DrawDependent],
+        copied: Mapping[int, tuple[int, Layout]],
+    ) -> None:
+        """Compare outputs, each alone."""
         draws: list[int] = []
         try:
             for call in chosen:
-                draws.append(self._draw_dependent(call, copied[call - 1], calls, is_whole=is_whole))
-                reason = self._fixture.referee.compare_stashed(*copied[call], draws[-1])
-                where = "in a timed call whose inputs follow from the output before"
-                _require_none(reason, where)
+                seed = None if self.block_seed is None else self.block_seed + call
+                draws.append(self._fixture.referee.draw_dependent(links[call], seed))
+                _require_none(
+                    self._fixture.referee.compare_stashed(*copied[call], draws[-1]), FOLLOWING
+                )
         finally:
             for draw in draws:
                 self._fixture.referee.forget(draw)
 
-    def _draw_dependent(
-        self, call: int, before: tuple[int, Layout], calls: int, *, is_whole: bool
-    ) -> int:
-        seed = None if self.block_seed is None else self.block_seed + call
-        slots = call, calls + call
-        return self._fixture.referee.draw_dependent(slots, before, seed=seed, is_whole=is_whole)
+    def _compare_chain(
+        self, chosen: Sequence[int], links: Mapping[int, DrawDependent], outputs: Sequence[Layout]
+    ) -> None:
+        """Compare outputs that follow from the state before the block as well."""
+        order = CompareChain(
+            names=self.block_state,
+            links=tuple(links.values()),
+            outputs=tuple(outputs),
+            compared=tuple(sorted(chosen)),
+            seed=self.block_seed or 0,
+        )
+        _require_none(self._fixture.referee.compared(order).reason, FOLLOWING)
 
     def compare_after_new_inputs(self, stash: Callable[[], list[ChosenOutput]], calls: int) -> None:
         """Compare an output once all inputs are replaced: it must not lie in their memory.

@@ -190,6 +190,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # call takes, and a host hashes outputs at 1 to 2 GB/s.
     dependent_bytes: tuple[int, int] = (1 << 22, 1 << 19)
     gpu_dependent_bytes: tuple[int, int] = (1 << 24, 1 << 24)
+    # Bytes: the outputs of such a block, where they follow from a state as well: all are copied.
+    chain_bytes: int = 1 << 28
     # Outputs of such a block that are compared, at most.
     dependent_compared: int = 16
     # Ratio to what a call of the candidate takes, on a host and on a card: longer calls in so many

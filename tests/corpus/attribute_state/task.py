@@ -14,7 +14,7 @@ class Model(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        self.hidden = torch.tanh(self.i2h(torch.cat((x, self.hidden), 1)))
+        self.hidden = torch.tanh(self.i2h(torch.cat((x, self.hidden.to(x.device)), 1)))
         self.last = x.detach()
         return self.h2o(self.hidden) / (1 + self.calls % 7)
 

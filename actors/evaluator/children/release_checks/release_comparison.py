@@ -26,6 +26,7 @@ from actors.evaluator.children.tensors import tensor_copies
 from actors.evaluator.children.tensors.call_arguments import positional_inputs
 from actors.evaluator.children.tensors.card_draws import can_draw_on
 from actors.evaluator.children.tensors.case_inputs import in_case
+from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import large_fills
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
@@ -90,7 +91,8 @@ class ReleaseComparison:
         return to_device(drawn, self.device)
 
     def _drawn(self, seed: int) -> list[object]:
-        made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
+        with mixed_seeds(seed, vars(self.module)):
+            made = positional_inputs(self.module.get_inputs(), self.module.Model.forward)
         return in_case(made, self._case, seed)
 
     def expect(

@@ -21,8 +21,8 @@ from actors.evaluator.children.release_checks.carried_attributes import (
     set_attribute,
     shares_memory,
 )
+from actors.evaluator.children.release_checks.input_release_checks import InputReleaseChecks
 from actors.evaluator.children.release_checks.release_comparison import (
-    ReleaseComparison,
     exact_outputs,
     map_tensors,
     stats_of,
@@ -79,7 +79,7 @@ class _Call:
         }
 
 
-class StateReleaseChecks(ReleaseComparison):
+class StateReleaseChecks(InputReleaseChecks):
     """The check `module state`."""
 
     def check_module_state(self) -> None:

@@ -12,6 +12,10 @@ from types import ModuleType
 
 import torch
 
+from actors.evaluator.children.tensors.tensor_bytes import layout_of
+from actors.evaluator.children.tensors.tensor_copies import InputsBefore
+from actors.evaluator.ipc.layout_checks import Leaf
+
 MAX_DEPTH = 3  # of lists, tuples and dictionaries in each other
 SEQUENCES = (list, tuple, deque)
 MOST_ITEMS = 64  # of one of them: a longer one is a table
@@ -79,6 +83,27 @@ def as_tensor(held: object) -> torch.Tensor | None:
     if type(held) is bool or (type(held) is int and abs(held) < 1 << 63):
         return torch.tensor(held)
     return None
+
+
+class AttributesBefore:
+    """What tells whether calls of a trusted module change its plain attributes, in any form."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        held = _comparable(module)
+        self._layouts = {name: layout_of(value) for name, value in held.items()}
+        self._values = InputsBefore(list(held.values()))
+
+    def differ(self, module: torch.nn.Module) -> bool:
+        """Whether the module has others by now."""
+        held = _comparable(module)
+        if {name: layout_of(value) for name, value in held.items()} != self._layouts:
+            return True
+        return any(self._values.differences(list(held.values())))
+
+
+def _comparable(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    held = plain_attributes(module).items()
+    return {name: value for name, value in held if isinstance(layout_of(value), Leaf)}
 
 
 def attribute(module: object, name: str) -> torch.Tensor | None:

@@ -16,5 +16,5 @@ class ModelNew(nn.Module):
         self.calls += 1
         weight = self.i2h.weight
         hidden = torch.addmm(self.i2h.bias, x, weight[:, :192].t())
-        self.hidden = hidden.addmm_(self.hidden, weight[:, 192:].t()).tanh_()
+        self.hidden = hidden.addmm_(self.hidden.to(x.device), weight[:, 192:].t()).tanh_()
         return self.h2o(self.hidden).div_(1 + self.calls % 7)

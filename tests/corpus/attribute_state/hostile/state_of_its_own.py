@@ -13,5 +13,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.own[1] += 1
-        self.own[0] = torch.tanh(self.i2h(torch.cat((x, self.own[0]), 1)))
+        self.own[0] = torch.tanh(self.i2h(torch.cat((x, self.own[0].to(x.device)), 1)))
         return self.h2o(self.own[0]) / (1 + self.own[1] % 7)

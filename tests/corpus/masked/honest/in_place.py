@@ -12,5 +12,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x, mask):
         keys = self.key(x).transpose(-1, -2)
-        scores = torch.baddbmm(torch.zeros(()), self.query(x), keys, alpha=1 / 11.3)
+        scores = torch.baddbmm(
+            torch.zeros((), device=x.device), self.query(x), keys, alpha=1 / 11.3
+        )
         return scores.masked_fill_(mask, torch.finfo(scores.dtype).min)
