@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 QUANTISED = """
 import torch
@@ -18,6 +21,12 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task's file is written where the process works."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_what_eager_loses_of_integers_is_counted_in_some_draws(torch: ModuleType) -> None:
