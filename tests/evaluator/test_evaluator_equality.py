@@ -91,6 +91,27 @@ def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # 
     assert "1 of 3" in compare(got, eager, None, "output").reason
 
 
+def test_integers_that_eager_rounds_to_another_side_are_few(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """An exact result is right, and one that rounds otherwise at a few further elements.
+
+    "expected 19, got 19" was the reason for a quantisation that multiplied by a reciprocal.
+    """
+    torch.manual_seed(6)
+    exact = torch.randint(-100, 100, (10000,))
+    eager = exact.clone()
+    eager[:3] += 1
+    assert not compare(exact.clone(), eager, exact, "output").reason
+    few, many, far = exact.clone(), exact.clone(), exact.clone()
+    few[10:20] -= 1
+    many[10:50] -= 1
+    far[10] -= 20
+    assert not compare(few, eager, exact, "output").reason
+    assert compare(many, eager, exact, "output").reason
+    assert compare(far, eager, exact, "output").reason
+    assert compare(few, exact, exact, "output").reason
+    assert compare(few, eager, None, "output").reason
+
+
 def test_complex_numbers_are_compared(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
     """Equal complex numbers are equal, and a wrong imaginary part is found."""
     eager = torch.fft.fft(torch.randn(64))
@@ -141,7 +162,7 @@ def test_a_scalar_that_eager_loses_is_not_anything(torch: ModuleType, compare) -
         assert compare(torch.tensor([wrong]), eager, exact, "output").reason
 
 
-@pytest.mark.parametrize("fill", [-1e4, -1e9, -1e20, "lowest", "infinite"])
+@pytest.mark.parametrize("fill", [-9999.0, -1e4, -1e9, -1e20, "lowest", "infinite"])
 @pytest.mark.parametrize("has_double", [True, False])
 def test_what_a_mask_fills_in_is_no_scale_of_the_other_elements(
     torch: ModuleType, compare: Any, fill: float | str, has_double: bool
@@ -170,11 +191,25 @@ def test_what_a_mask_fills_in_is_no_scale_of_the_other_elements(
     assert compare(torch.zeros(64, 64), eager, exact, "output").reason
 
 
+@pytest.mark.parametrize("fill", [-100.0, -1000.0])
+def test_a_fill_beside_half_precision_may_be_smaller(
+    torch: ModuleType, compare: Any, fill: float
+) -> None:
+    """A hundredth of it is as large as the scores."""
+    scores, mask = torch.rand(64, 64).bfloat16(), torch.rand(64, 64) < 0.3
+    eager = scores.masked_fill(mask, fill)
+    rounded = (scores * 1.004).masked_fill(mask, fill)
+    assert not compare(rounded, eager, eager.double(), "output").reason
+    assert compare(torch.full_like(scores, 0.5).masked_fill(mask, fill), eager, None, "").reason
+
+
 def test_a_range_of_magnitudes_has_one_scale(torch: ModuleType) -> None:
     """Large numbers are no fill where others lie between them and the small ones, or are zeros."""
     from actors.evaluator.children.correctness import scale_of
 
     spread = 10.0 ** torch.linspace(-3, 9, 1000)
     assert scale_of(spread) == pytest.approx(spread.double().square().mean().sqrt().item())
+    saturated = torch.tensor([1.0, 1.0, 1e-9, 1e-20])
+    assert scale_of(saturated) == pytest.approx(0.5**0.5)
     sparse = torch.tensor([0.0, 0.0, 1e9, 2e9])
     assert scale_of(sparse) == pytest.approx(sparse.double().square().mean().sqrt().item())

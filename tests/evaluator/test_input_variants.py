@@ -83,6 +83,18 @@ def test_parameters_of_zeros_and_ones_are_perturbed() -> None:
     assert int(state["1.num_batches_tracked"]) == 0
 
 
+def test_constants_near_zero_grow() -> None:
+    """What LayerScale begins with says nothing of the branch that it scales."""
+    module = nn.Module()
+    module.gamma, module.ones = nn.Parameter(torch.full((64,), -1e-6)), nn.Parameter(torch.ones(4))
+    grown = input_variants.perturb(module, 4)
+    assert float(grown["gamma"].abs().mean()) > 0.05
+    assert bool((grown["gamma"] <= 0).all())
+    kept = input_variants.perturb(module, 4, grows=False)
+    assert float(kept["gamma"].abs().max()) < 2e-6
+    assert torch.equal(grown["ones"], kept["ones"])
+
+
 class Renamed(nn.Module):
     """Has a linear layer's parameters under other names, one of them unregistered."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -57,6 +59,60 @@ def test_the_judges_own_processes_are_no_other_programs(own: float, others: floa
     assert share == pytest.approx(others, abs=1e-6)
     assert other_programs.is_quiet(0.0)
     assert not other_programs.is_quiet(2 * POLICY.quiet_share)
+
+
+@pytest.mark.parametrize("is_candidate", [True, False])
+def test_load_that_stops_with_the_candidate_is_no_other_program(is_candidate: bool) -> None:
+    """Its processes may end without being counted; then nothing is excused by what they use."""
+    clock = {"now": 100.0, "busy": 0.0}
+
+    def sleep(seconds: float) -> None:
+        clock["now"] += seconds
+        clock["busy"] += 0.0 if is_candidate else seconds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(procfs, "busy_s", lambda _all: clock["busy"])
+        patch.setattr(other_programs, "own_s", lambda: 0.0)
+        others = OtherPrograms(lambda: clock["now"], sleep)
+        for _block in range(10):  # children that a parent has never waited for
+            clock["now"] += 0.02
+            clock["busy"] += 0.02
+        assert not other_programs.is_quiet(others.share())
+        assert is_candidate is not others.are_busy_now()
+        seen = clock["now"]
+        others.are_busy_now()
+        assert seen == clock["now"]  # what was just seen
+
+
+def test_children_that_are_not_waited_for_are_not_counted() -> None:
+    """The kernel forgets their time: so the look while a candidate is frozen is needed."""
+    code = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _child in range(5):
+    if not os.fork():
+        while time.process_time() < 0.05:
+            pass
+        os._exit(0)
+print(flush=True)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+try:
+    os.wait()
+except ChildProcessError:
+    pass
+print(flush=True)
+input()
+"""
+    before = other_programs.own_s()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        for _line in range(2):
+            parent.stdout.readline()
+        counted = other_programs.own_s() - before
+        parent.communicate(b"\n")
+    assert counted < 0.15  # of 0.25, and the interpreter's own
 
 
 @given(st.floats(0.0, 0.99), st.floats(0.1, 10.0), st.integers(3, 40))

@@ -85,6 +85,20 @@ def test_outputs_that_follow_from_attributes_are_compared_when_timed(
         assert "timed call" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    "path", special_corpora.candidates("tuple_state", ("gates_apart", "left_out_late"))
+)
+def test_outputs_that_follow_from_a_tuple_are_compared_when_timed(
+    patient_judge: Judge, path: Path
+) -> None:
+    """An LSTM's state is often one: memory as it is was 36 to 47 times as fast."""
+    task = Task(name="tuple_state", source=special_corpora.task_source("tuple_state"))
+    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
+    assert isinstance(verdict, Verdict)
+    is_honest = path.parent.name == "honest"
+    assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict
+
+
 @pytest.mark.parametrize("name", ["honest/plain", "hostile/computed_in_last_call"])
 def test_a_block_of_a_running_state_is_not_computed_together(
     patient_judge: Judge, name: str
@@ -338,3 +352,53 @@ def test_jumps_are_excused_as_far_as_other_last_digits_cause_them(
     client.stash_outputs(memory, output.nbytes, [(0, output.nbytes)])
     reason = client.compare_stashed(0, layout, draw)
     assert is_right is (reason == ""), reason
+
+
+TURNS = """
+import torch
+
+class {name}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(64, 64)
+        {begin}
+        self.number = 0
+
+    def forward(self, x):
+        self.number += 1
+        if self.number > {most}:
+            return torch.empty_like(x)
+        {step}
+        return torch.tanh(self.lin(x)) * (1.5 + {turn})
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+ALTERNATIONS = {
+    "flag": ("self.odd = False", "self.odd = not self.odd", "self.odd"),
+    "number": ("self.turn = 0", "self.turn ^= 1", "self.turn"),
+    "buffer": (
+        "self.register_buffer('odd', torch.zeros((), dtype=torch.bool))",
+        "self.odd.logical_not_()",
+        "self.odd",
+    ),
+}
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+@pytest.mark.parametrize("name", ALTERNATIONS)
+def test_a_state_that_takes_turns_is_one(
+    patient_judge: Judge, name: str, *, is_honest: bool
+) -> None:
+    """Two calls later it is the same, so it was taken for none: the module's own text was wrong."""
+    begin, step, turn = ALTERNATIONS[name]
+    sources = [
+        TURNS.format(name=kind, begin=begin, step=step, turn=turn, most=most)
+        for kind, most in (("Model", 1e12), ("ModelNew", 1e12 if is_honest else 20))
+    ]
+    verdict = patient_judge.judge(Task(name="turns", source=sources[0]), sources[1])
+    assert isinstance(verdict, Verdict), verdict
+    assert verdict.is_correct is is_honest, verdict.reason

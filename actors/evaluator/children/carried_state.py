@@ -64,14 +64,14 @@ def find_deciding(task: TaskModule, seed: int, updated: Nest) -> Nest:
     None are returned where outputs do not follow from all of these.
     """
     begin = {name: clone(each) for name, each in plain_attributes(task.model).items()}
-    end = _after_calls(task, seed)
+    ends = _after_calls(task, seed)
     names = [
         name
         for name, value in begin.items()
-        if name in end
+        if all(name in end for end in ends)
         and isinstance(layout_of(value), Leaf)
-        and layout_of(value) == layout_of(end[name])
-        and not has_same_bytes(value, end[name])
+        and all(layout_of(value) == layout_of(end[name]) for end in ends)
+        and not all(has_same_bytes(value, end[name]) for end in ends)
     ]
     if not names or not follows_from(task, seed, [*updated.keys, *names]):
         return NO_TENSORS
@@ -84,12 +84,17 @@ def find_deciding(task: TaskModule, seed: int, updated: Nest) -> Nest:
     return Nest(kind="dict", keys=tuple(names), items=items)
 
 
-def _after_calls(task: TaskModule, seed: int) -> dict[str, torch.Tensor]:
-    """Return the plain attributes of a copy of the module after some calls."""
-    model = module_copy(task.model)
+def _after_calls(task: TaskModule, seed: int) -> list[dict[str, torch.Tensor]]:
+    """Return the plain attributes of a copy of the module after each of some calls.
+
+    One that takes turns is after two calls what it was.
+    """
+    model, found = module_copy(task.model), []
     with task_errors_as("Model.forward"), torch.no_grad():
         for number in range(CALLS):
             inputs = task.inputs(seed + 3 + number)
             seed_all(seed)
             task.call(model, inputs)
-    return dict(plain_attributes(model))
+            held = plain_attributes(model)
+            found.append({name: clone(value) for name, value in held.items()})
+    return found

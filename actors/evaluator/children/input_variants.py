@@ -12,10 +12,11 @@ from __future__ import annotations
 import torch
 
 from actors.evaluator.children.tensors import records
-from actors.evaluator.children.tensors.value_kinds import is_free
+from actors.evaluator.children.tensors.value_kinds import is_constant, is_free
 from actors.evaluator.ipc.orders import InputKind
 
 PERTURBATION = 0.2  # parameters move by this share
+SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
 NOISE_SEED = 0x5851F42D4C957F2D
 
 
@@ -81,8 +82,11 @@ def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Gen
     return torch.Generator(device=device).manual_seed(seed ^ NOISE_SEED)
 
 
-def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
-    """Return the module's state with slightly different parameters and running statistics."""
+def perturb(model: torch.nn.Module, seed: int, *, grows: bool = True) -> dict[str, torch.Tensor]:
+    """Return the module's state with slightly different parameters and running statistics.
+
+    `grows`: constants near zero become as large as others.
+    """
     generators: dict[torch.device, torch.Generator] = {}  # a card draws noise faster than a host
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {}
@@ -91,14 +95,19 @@ def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
         if value.device not in generators:
             generators[value.device] = _noise_generator(seed, value.device)
         generator = generators[value.device]
-        state[name] = _perturbed(value.detach(), generator) if moves else value.detach().clone()
+        held = value.detach()
+        state[name] = _perturbed(held, generator, grows=grows) if moves else held.clone()
     return state
 
 
-def _perturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _perturbed(value: torch.Tensor, generator: torch.Generator, *, grows: bool) -> torch.Tensor:
     if not value.is_floating_point():
         return value.clone()
     noise = torch.rand(value.shape, generator=generator, device=value.device) * 2 - 1
     noise = noise.to(value.dtype)
-    # Signs stay, so that positive values stay positive; a tensor of zeros gets random values.
-    return value * (1 + PERTURBATION * noise) if bool(value.any()) else PERTURBATION * noise
+    if not bool(value.any()):  # a tensor of zeros gets random values
+        return PERTURBATION * noise
+    # Signs stay, so that positive values stay positive; a divisor stays away from zero.
+    if grows and is_constant(value) and bool(value.abs().max() < SMALL_CONSTANT):
+        return value.sign() * PERTURBATION * (0.25 + 0.75 * noise.abs())
+    return value * (1 + PERTURBATION * noise)

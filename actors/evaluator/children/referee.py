@@ -19,6 +19,7 @@ from actors.evaluator.children import correctness, module_updates, task_randomne
 from actors.evaluator.children.carried_state import find_carried
 from actors.evaluator.children.chain_comparison import ChainComparison
 from actors.evaluator.children.input_memory import find_aliases
+from actors.evaluator.children.integer_losses import find_losses
 from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
 from actors.evaluator.children.stashed_outputs import StashedOutputs
 from actors.evaluator.children.task_errors import UnsuitableTaskError
@@ -95,7 +96,7 @@ class Referee:
         self._task_module: TaskModule
         self._uses_device_memory = False
         self._floor = 0.0
-        self._own_floors: tuple[float, ...] = ()  # of outputs that have no float64
+        self._output_rules: OutputRules
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed = StashedOutputs(device)
@@ -208,8 +209,10 @@ class Referee:
         task = self._task_module
         inputs = task.inputs(order.seed + 1)
         steady = task_randomness.is_steady(task, inputs, order.seed)
-        outputs = self._first_outputs(inputs, order.seed, is_steady=steady)
+        outputs, own_floors = self._first_outputs(inputs, order.seed, is_steady=steady)
         self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
+        losses = find_losses(task, outputs, order.seed)
+        self._output_rules = OutputRules(task.form, self._aliases, self._floor, own_floors, losses)
         layout, fixed = tensor_bytes.layout_of(inputs), FixedInputs(task.arguments_in(inputs))
         inputs = []  # what they take is free
         inputs = task.inputs(order.seed + 3)
@@ -243,12 +246,14 @@ class Referee:
         require_comparable(answer.state, answer.outputs)
         return answer, self._buffers()
 
-    def _first_outputs(self, inputs: list[object], seed: int, *, is_steady: bool) -> object:
-        """Give parameters other values, find out which errors pass; return a call's outputs."""
+    def _first_outputs(
+        self, inputs: list[object], seed: int, *, is_steady: bool
+    ) -> tuple[object, tuple[float, ...]]:
+        """Give parameters other values; return a call's outputs, and the errors that pass."""
         self._task_module.find_precision(inputs, is_random=not is_steady)
         self._task_module.perturb(inputs, seed)
-        self._own_floors = self._task_module.own_error_floors(inputs, seed)
-        return self._task_module.eager_outputs(clone(inputs), seed)
+        own_floors = self._task_module.own_error_floors(inputs, seed)
+        return self._task_module.eager_outputs(clone(inputs), seed), own_floors
 
     def _free_bytes(self) -> int:
         """Return the bytes that are free on a card; on a host, those of one timed block."""
@@ -320,10 +325,6 @@ class Referee:
             drawn.eager = task.eager_outputs(drawn.inputs, start)
             drawn.is_written = before.differences(drawn.inputs)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
-
-    @property
-    def _output_rules(self) -> OutputRules:
-        return OutputRules(self._task_module.form, self._aliases, self._floor, self._own_floors)
 
     def _repeat_block(self, order: RepeatBlock) -> Compared | None:
         task, inputs_of = self._task_module, self._timing_memory.inputs_of

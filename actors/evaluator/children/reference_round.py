@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from actors.evaluator.children import correctness
+from actors.evaluator.children import correctness, small_parts
 from actors.evaluator.children.call_form import result_names
+from actors.evaluator.children.integer_losses import IntegerLosses, has_integers
 from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
@@ -22,6 +23,7 @@ class OutputRules(NamedTuple):
     aliases: tuple[bool, ...]  # outputs that the task returns in its inputs
     floor: float  # the error that the user allows
     own_floors: tuple[float, ...]  # of outputs that have no float64
+    losses: IntegerLosses  # of all draws so far
 
 
 class ReferenceRound:
@@ -32,6 +34,7 @@ class ReferenceRound:
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
         self.eager: object = None
         self.exact: object = None
+        self.is_counted = False  # what eager's integers lost
 
     def compare_outputs(
         self, got: list[torch.Tensor], order: CompareBytes, rules: OutputRules
@@ -42,14 +45,23 @@ class ReferenceRound:
         if self.exact is not None:
             pairs = zip(tensor_bytes.tensors_in(self.exact), eager, strict=True)
             exact = [correctness.within_range(*pair) for pair in pairs]
+        if not self.is_counted:
+            rules.losses.add(eager, exact)
+            self.is_counted = True
         names = result_names(self.eager, rules.form)
+        inputs = zip(tensor_bytes.tensors_in(self.inputs), self.is_written, strict=False)
+        given = [each for each, is_written in inputs if not is_written]
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
         for number, (where, mine, theirs, truth) in enumerate(outputs):
             if order.only_own and rules.aliases[number]:
                 continue
             floor = max((rules.floor, *rules.own_floors[number : number + 1]))
-            found = correctness.compare(mine, theirs, truth, where, floor=floor)
+            if has_integers(theirs):
+                lost = rules.losses.of(number)
+                found = correctness.compare_integers(mine, theirs, truth, where, lost=lost)
+            else:
+                found = small_parts.compare(mine, theirs, truth, where, floor=floor, inputs=given)
             worst = max(worst, found.max_error)
             if order.share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))

@@ -220,12 +220,14 @@ class TaskModule:
 
     def perturb(self, inputs: list[object], seed: int) -> None:
         """Give parameters other values, where the task works with them on these inputs."""
-        self._load(input_variants.perturb(self.model, seed))
-        # Tied parameters are read back as one.
-        self.state = clone(dict(self.model.state_dict()))
-        if not self.runs_on(inputs, seed):
-            self.state = self.first
+        for grows in (True, False):
+            self._load(input_variants.perturb(self.model, seed, grows=grows))
+            # Tied parameters are read back as one.
+            self.state = clone(dict(self.model.state_dict()))
+            if self.runs_on(inputs, seed):
+                return
             self._load(self.first)
+        self.state = self.first
 
     def restore(self, names: tuple[str, ...]) -> None:
         """Give these parameters the values they were constructed with, the rest the perturbed ones.
@@ -321,12 +323,13 @@ class TaskModule:
     ) -> bool:
         """Whether the same inputs give the same outputs, seeded alike or (None) not at all.
 
-        `between`: the seed of other inputs, on which the module is called in between.
+        `between`: the seed of other inputs, on which the module is called in between; then it is
+        called once more, for a state that takes turns is the same two calls later.
         """
         model = module_copy(self.model)
         results = []
-        for number in range(2):
-            if number and between is not None:
+        for number in range(2 if between is None else 3):
+            if number == 1 and between is not None:
                 with task_errors_as("Model.forward"), torch.no_grad():
                     self.call(model, self.inputs(between))
             if seed is not None:
@@ -341,7 +344,7 @@ class TaskModule:
             self.working_bytes = max(0, peak.bytes() - self._output_bytes)
             results.append(clone(returned))
             del given, returned  # before the next call
-        return are_equal(*results)
+        return all(are_equal(results[0], each) for each in results[1:])
 
     def runs_on(self, inputs: list[object], seed: int) -> bool:
         """Whether outputs are finite and eager's own error is small enough to compare with."""

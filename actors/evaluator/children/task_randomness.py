@@ -95,12 +95,13 @@ def is_repeated(
     first: object = None
     kept: list[object] = []
     is_same = True
-    for number, drawn in enumerate((seed + 4, seed + 5, seed + 4)):
+    # Two and three calls later: a state that takes turns is not taken for none.
+    for number, drawn in enumerate((seed + 4, seed + 5, seed + 4, seed + 4)):
         # One draw at a time where that does: they may be large.
-        inputs = kept if number == 2 and keeps_draw else task.inputs(drawn)
+        inputs = clone(kept) if number >= 2 and keeps_draw else task.inputs(drawn)
         if number == 0:
             drawn_first, kept = InputsBefore(inputs), clone(inputs) if keeps_draw else []
-        elif number == 2:
+        elif number >= 2:
             if any(drawn_first.differences(inputs)):
                 return is_repeated(task, seed, state, keeps_draw=True)
             set_state(model, before)
@@ -110,10 +111,10 @@ def is_repeated(
         states.append(RandomState(task.device))
         if number == 0:
             first = returned
-        elif number == 2:
-            is_same = are_equal(first, returned)
+        elif number >= 2:
+            is_same = is_same and are_equal(first, returned)
         del inputs, returned
-    return is_same and states[0].is_equal(states[2])
+    return is_same and all(states[0].is_equal(each) for each in states[2:])
 
 
 def repeat_calls(

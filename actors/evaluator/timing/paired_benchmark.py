@@ -239,7 +239,9 @@ class PairedBenchmark:
     def _is_held_up(self, window: TimedWindow) -> bool:
         """Whether a block's threads waited for processors that other programs used."""
         is_calm = window.waited_s <= POLICY.max_calm_wait_share * window.block_s
-        return self._others is not None and not is_calm and not is_quiet(self._others.share())
+        if self._others is None or is_calm or is_quiet(self._others.share()):
+            return False
+        return self._others.are_busy_now()  # the candidate, which is frozen, is not what it sees
 
     def _look_at_other_kinds(self) -> None:
         """Have the candidate compute inputs of other distributions."""

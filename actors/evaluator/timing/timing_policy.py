@@ -108,6 +108,12 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Share of the processors' time on a host: where other programs used no more, threads waited for
     # threads of their own side, and nothing was disturbed.
     quiet_share: float = 0.03
+    # Seconds, and share of the processors' time in them while both sides are frozen: with more,
+    # other programs may be what a candidate's threads have waited for.  The kernel counts in ticks
+    # of 10 ms.  What was seen holds for so many seconds.
+    busy_look_s: float = 0.1
+    busy_share: float = 0.1
+    same_moment_s: float = 0.5
     # Groups: that many calm groups do, and the interval may end the timing.
     enough_groups: int = 8
     # Groups: timed even when the time is up a second time, and when it is up the first time.  An

@@ -6,7 +6,9 @@ and written by `parameter_loading.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 
 import torch
 
@@ -14,9 +16,11 @@ from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore
 from actors.evaluator.ipc.layout_checks import Leaf
 
-MAX_DEPTH = 3  # of lists and dictionaries in each other
+MAX_DEPTH = 3  # of lists, tuples and dictionaries in each other
+SEQUENCES = (list, tuple, deque)
 MOST_ITEMS = 64  # of one of them: a longer one is a table
 REGISTERED = {"_parameters", "_buffers", "_modules"}  # the state dict has what is in them
+LEFT_OUT = {*REGISTERED, "training"}  # each module has that, and calls do not change it
 
 
 def tensor_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
@@ -32,30 +36,42 @@ def tensor_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 def plain_attributes(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
     """Return tensors and numbers in plain attributes of all submodules, by name.
 
-    Those in lists and dictionaries, too: `history.0`.
+    Those in lists, tuples, deques, dictionaries and other objects, too: `history.0`.  An object
+    that several submodules share, such as a configuration, is named once.
     """
+    seen: set[int] = set()
     return {
         ".".join(filter(None, (path, name))): value
         for path, part in module.named_modules()
         for key, held in vars(part).items()
-        if key not in REGISTERED
-        for name, value in _within(key, held, MAX_DEPTH)
+        if key not in LEFT_OUT
+        for name, value in _within(key, held, MAX_DEPTH, seen)
     }
 
 
-def _within(name: str, held: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+def _within(
+    name: str, held: object, depth: int, seen: set[int]
+) -> Iterator[tuple[str, torch.Tensor]]:
     value = as_tensor(held)
     if value is not None:
         yield name, value
-    elif not depth or not isinstance(held, list | dict) or len(held) > MOST_ITEMS:
         return
-    elif isinstance(held, list):
-        for place, item in enumerate(held):
-            yield from _within(f"{name}.{place}", item, depth - 1)
-    else:
-        for key, item in held.items():
-            if isinstance(key, str | int) and "." not in str(key):
-                yield from _within(f"{name}.{key}", item, depth - 1)
+    for key, item in _items(held, seen) if depth else ():
+        if isinstance(key, str | int) and "." not in str(key):
+            yield from _within(f"{name}.{key}", item, depth - 1, seen)
+
+
+def _items(held: object, seen: set[int]) -> Iterable[tuple[object, object]]:
+    """Return what is in a list, a tuple, a dictionary or an object that was not seen yet."""
+    found: Mapping[object, object] | Sequence[object] = ()
+    if isinstance(held, (*SEQUENCES, dict)):
+        found = held
+    elif not callable(held) and not isinstance(held, ModuleType) and id(held) not in seen:
+        seen.add(id(held))
+        found = dict(getattr(held, "__dict__", {}))
+    if len(found) > MOST_ITEMS:
+        return ()
+    return found.items() if isinstance(found, Mapping) else enumerate(found)
 
 
 def as_tensor(held: object) -> torch.Tensor | None:
@@ -64,7 +80,7 @@ def as_tensor(held: object) -> torch.Tensor | None:
         return held.detach()
     if type(held) is float:
         return torch.tensor(held, dtype=torch.float64)
-    if type(held) is int and abs(held) < 1 << 63:
+    if type(held) is bool or (type(held) is int and abs(held) < 1 << 63):
         return torch.tensor(held)
     return None
 
@@ -98,8 +114,8 @@ def attribute(module: object, name: str) -> torch.Tensor | None:
 
 
 def _part(holder: object, name: str) -> object:
-    if isinstance(holder, list):
-        return holder[int(name)] if name.isdecimal() and int(name) < len(holder) else None
+    if isinstance(holder, SEQUENCES) and name.isdecimal():
+        return holder[int(name)] if int(name) < len(holder) else None
     if isinstance(holder, dict):
         return holder.get(name, holder.get(int(name)) if name.isdecimal() else None)
     return getattr(holder, name, None)
@@ -107,18 +123,27 @@ def _part(holder: object, name: str) -> object:
 
 def put_attribute(module: object, name: str, value: torch.Tensor) -> None:
     """Give an attribute a value that `as_tensor` has returned: a new tensor, or a number."""
-    *path, last = name.split(".")
-    holder: object = module
-    for part in path:
-        holder = _part(holder, part)
-    is_number = type(_part(holder, last)) in (int, float)
-    given = value.item() if is_number else value.clone()
-    if isinstance(holder, list):
-        holder[int(last)] = given
+    _with_value(module, name.split("."), value)
+
+
+def _with_value(holder: object, path: Sequence[str], value: torch.Tensor) -> object:
+    """Return what an attribute holds, with a value at a place in it; a tuple becomes a new one."""
+    if not path:
+        return value.item() if type(holder) in (bool, int, float) else value.clone()
+    name, before = path[0], _part(holder, path[0])
+    after = _with_value(before, path[1:], value)
+    if isinstance(holder, tuple) and name.isdecimal():
+        items = [after if place == int(name) else item for place, item in enumerate(holder)]
+        return type(holder)._make(items) if hasattr(holder, "_make") else tuple(items)
+    if after is before:
+        return holder
+    if isinstance(holder, list | deque):
+        holder[int(name)] = after
     elif isinstance(holder, dict):
-        holder[last if last in holder or not last.isdecimal() else int(last)] = given
+        holder[name if name in holder or not name.isdecimal() else int(name)] = after
     else:
-        setattr(holder, last, given)
+        setattr(holder, name, after)
+    return holder
 
 
 def held_state(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
