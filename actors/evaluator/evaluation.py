@@ -392,4 +392,5 @@ class Evaluation:
             self._benchmark.reading if self._benchmark else None,
             self._check.error_share if self._check else None,
             self.fixture.facts.notes,
+            self._benchmark.note if self._benchmark else "",
         )

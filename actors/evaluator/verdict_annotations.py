@@ -28,9 +28,13 @@ def verdict_figures(
     reading: SensorReading | None,
     share: float | None,
     notes: Sequence[str],
+    timing_note: str = "",
 ) -> dict[str, str]:
-    """Return the figures of a correct candidate: name -> text."""
-    found = {"timing": _timing_text(timed)}
+    """Return the figures of a correct candidate: name -> text.
+
+    `notes`: on its task; `timing_note`: on what timing could not find out.
+    """
+    found = {"timing": "; ".join(filter(None, (_timing_text(timed), timing_note)))}
     if reading is not None:
         found["clocks"] = reading.readable()
     if share is not None:

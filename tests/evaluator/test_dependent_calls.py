@@ -441,6 +441,17 @@ def test_blocks_that_other_programs_hold_up_accuse_nobody(*, is_suspected: bool)
         calls.look(100, usual, usual)
     assert not calls.is_undecided
     assert not blocks.tried  # nor has it said anything
+    assert "is not known" in calls.note
+
+
+def test_a_look_that_has_said_something_needs_no_note() -> None:
+    blocks: Any = Blocks(
+        candidate=itertools.chain([0.0], itertools.repeat(45.0)), reference=itertools.repeat(100.0)
+    )
+    calls = DependentCalls(blocks, StrictSides(), ratio=1.5)  # type: ignore[arg-type]
+    calls.look(100, {"candidate": 40e-6, "reference": 100e-6}, {})
+    assert calls.ratios
+    assert not calls.note
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ class DependentCalls:
         self._is_suspected = is_suspected
         self._is_held_up = is_held_up
         self.ratios: list[float] = []  # of each look
+        self._held_up = 0  # blocks that counted for nothing, since the machine was busy
         self._pairs: list[float] = []  # the same, beside the group before it
         self._tries = 0  # of such pairs
         self._sides = sides
@@ -54,6 +55,16 @@ class DependentCalls:
         """Whether further groups are needed to say whether a suspected candidate is too slow."""
         is_short = len(self._pairs) < POLICY.dependent_tries
         return 0 < self._tries < POLICY.most_dependent_tries and is_short
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know of the looks; "" where they have said something, or can't."""
+        if self.ratios or not self._held_up:
+            return ""
+        return (
+            "other programs held it up in every block whose inputs follow from outputs: whether it "
+            "computes calls together is not known; judge it again on a machine with less other work"
+        )
 
     def look(
         self, calls: int, usual_s: Mapping[Side, float], group_s: Mapping[Side, float]
@@ -82,8 +93,9 @@ class DependentCalls:
         candidate_s, reference_s = window.whole_s / count, self._call_s("reference", count)
         self._tries += 1
         is_slower = reference_s - deciding_s > self._ratio * group_s["reference"]
-        if is_slower or self._is_held_up(window):
-            return  # that is the machine
+        if is_slower or self._is_held_up(window):  # that is the machine
+            self._held_up += 1
+            return
         more_s = reference_s - group_s["reference"]
         self._pairs.append((candidate_s - max(deciding_s, more_s)) / group_s["candidate"])
         if len(self._pairs) >= POLICY.dependent_tries:
@@ -112,7 +124,9 @@ class DependentCalls:
                 return
             reference_s = self._call_s("reference", count)
             is_usual = reference_s - deciding_s <= longest_s["reference"]
-            counted += is_usual and not self._is_held_up(window)
+            is_counted = is_usual and not self._is_held_up(window)
+            counted += is_counted
+            self._held_up += not is_counted
             more_s = min(more_s, reference_s - usual_s["reference"])
             if counted == POLICY.dependent_tries:
                 break

@@ -125,6 +125,11 @@ class PairedBenchmark:
         """The processor that launches the calls of both sides; None: any."""
         return self._sides.processor
 
+    @property
+    def note(self) -> str:
+        """What a reader of the figures has to know."""
+        return self._dependent_calls.note
+
     def has_tried(self, accusation: Accusation) -> bool:
         """Whether it would have found this: on a busy machine some looks say nothing."""
         return accusation not in FOUND_BY_LOOKS or accusation in self._transfer.tried
