@@ -69,9 +69,14 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, fixture: ReferenceFi
     assert "in a network of its own" in ran.text
 
 
-# Writes a report of its own to its standard output, and through the tool's.
+# Writes a report of its own to its standard output, and through the tool's; and moves a file from
+# folder to folder, as Triton does in its cache.
 FORGES = """\
-import os
+import os, pathlib, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "own").mkdir()
+(folder / "own" / "kernel").touch()
+(folder / "own" / "kernel").rename(folder / "kernel")
 print("forged", flush=True)
 for pid in (os.getppid(), 1):
     try:
@@ -85,7 +90,10 @@ for pid in (os.getppid(), 1):
 def test_a_candidate_writes_nothing_into_a_tools_report(
     judge: Judge, fixture: ReferenceFixture
 ) -> None:
-    """The tool's standard output is the tool's alone, also for a process beside it."""
+    """The tool's standard output is the tool's alone, also for a process beside it.
+
+    What keeps it from that kept Triton from its cache: no such candidate had a profile.
+    """
     if not judge.session.zygote.ready.landlock:
         pytest.skip("this kernel has no landlock, and a report can be forged")
     folder = judge.scratch.fresh("tool")
@@ -99,6 +107,7 @@ def test_a_candidate_writes_nothing_into_a_tools_report(
         TOOL_S,
     )
     judge.scratch.remove(folder)
+    assert not ran.failed
     assert ["report", "status 0"] == ran.text.splitlines()
 
 

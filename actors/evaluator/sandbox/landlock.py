@@ -19,6 +19,7 @@ MIN_ABI = 3  # before it, a process could truncate files outside
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_BLOCK = 1 << 6, 1 << 11
+REFER = 1 << 13  # rename and link from folder to folder
 TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
 ALL_RIGHTS = {3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
@@ -74,10 +75,13 @@ def enter_inner_domain() -> None:
     A process in it can't reach the descriptors and the memory of processes outside of it, not even
     of its parent.
     """
-    # A ruleset must handle something: making block devices, which no confined process may do.
-    ruleset = _Ruleset(MAKE_BLOCK, 0, 0)
+    # A ruleset must handle something: making block devices, which no confined process may do.  What
+    # a ruleset does not allow of renames it refuses, whether it handles them or not: Triton writes
+    # its cache in folders of its own.
+    ruleset = _Ruleset(MAKE_BLOCK | REFER, 0, 0)
     made = linux.checked_syscall(CREATE_RULESET, ctypes.byref(ruleset), 8, 0)
     try:
+        _allow(made, "/", REFER)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         linux.checked_syscall(RESTRICT_SELF, made, 0)
     finally:
