@@ -26,6 +26,7 @@ from actors.evaluator.children.correctness import Comparison
 HIDDEN_SHARE = 0.1  # of a part's scale: by so much the tensor's tolerance lets all of it be off
 MOST_LOST = 0.1  # of a part's scale, by eight errors like eager's: else it is a rest of rounding
 ROUNDINGS = 4  # of a sum, in eager's and in others
+MOST_SCALE = 2.0  # times the root mean square of the real parts: no tensor's scale is larger
 # Elements: one of many outputs is small by chance, what lies behind one index together is not.
 LEAST_ELEMENTS = 16
 FIRST_ELEMENTS = 1024  # of an input: if they are not the output's, it is none of a residual block
@@ -78,7 +79,9 @@ def _small_indices(
     Real and imaginary parts are a dimension as well.
     """
     least = correctness.floor_of(eager) / HIDDEN_SHARE
-    size = correctness.scale_of(exact, correctness.fill_ratio(eager))
+    size: float | None = (
+        None  # of the tensor; it takes as long as a comparison, and is rarely needed
+    )
     own, ours, truth = map(_real, (got, eager, exact))
     for dimension in range(truth.dim()):
         others = tuple(each for each in range(truth.dim()) if each != dimension)
@@ -86,7 +89,13 @@ def _small_indices(
         if truth.shape[dimension] < 2 or count < LEAST_ELEMENTS:
             continue
         sizes = torch.linalg.vector_norm(truth, dim=others) / count**0.5
-        is_small = (sizes >= correctness.LEAST_ORDINARY) & (sizes <= least * size)
+        is_ordinary = sizes >= correctness.LEAST_ORDINARY
+        most = MOST_SCALE * sizes.square().mean().sqrt()
+        if not bool((is_ordinary & ~(sizes > least * most)).any()):
+            continue
+        if size is None:
+            size = correctness.scale_of(exact, correctness.fill_ratio(eager))
+        is_small = is_ordinary & (sizes <= least * size)
         if bool(is_small.any()):
             chosen = is_small.nonzero().reshape(-1)
             named = f"{where} ({_named(chosen.tolist())} of dimension {dimension} alone)"

@@ -43,7 +43,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     block_s: float = 0.02
     # Bytes: the inputs of a block on a card are no more than this, but for so many calls at least
     # where memory allows them.  A block's first call takes 0.1 ms more than the others.
-    max_slot_bytes: int = 12 << 30
+    max_slot_bytes: int = 24 << 30
     gpu_least_calls: int = 4
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
