@@ -349,8 +349,9 @@ class Referee:
 
     def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
-        expected = drawn.inputs if order.what == "inputs" else drawn.eager
-        layout = tensor_bytes.layout_of(expected)
+        if order.slot is not None:
+            return self._compared(drawn, self._timing_memory.slots.value(order.slot), order)
+        layout = tensor_bytes.layout_of(drawn.inputs if order.what == "inputs" else drawn.eager)
         if order.stashed is not None:
             return self._compared(drawn, self._stashed.value(order.stashed, layout), order)
         with tensor_bytes.open_value(layout, carried[0], self.device) as value:
@@ -368,9 +369,8 @@ class Referee:
 
     def _compared(self, drawn: ReferenceRound, value: object, order: CompareBytes) -> Compared:
         got = list(tensor_bytes.tensors_in(value))
-        if order.what == "inputs":
-            return drawn.compare_inputs(got)
-        return drawn.compare_outputs(got, order, self._output_rules)
+        compare = drawn.compare_inputs if order.what == "inputs" else drawn.compare_outputs
+        return compare(got, order, self._output_rules)
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:

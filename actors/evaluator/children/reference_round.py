@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -74,13 +75,25 @@ class ReferenceRound:
                 )
         return Compared(max_error=worst, share=worst_share if order.share else None)
 
-    def compare_inputs(self, got: list[torch.Tensor]) -> Compared:
-        """Compare the inputs that a candidate's call has left; they are compared last."""
+    def compare_inputs(
+        self, got: list[torch.Tensor], _order: CompareBytes, rules: OutputRules
+    ) -> Compared:
+        """Compare what a candidate's call has left of its inputs; they are compared last.
+
+        What the task's own module writes to them is a result as well, compared roughly (1 % in
+        float32): there is no float64 of it.
+        """
         inputs, self.inputs = tensor_bytes.tensors_in(self.inputs), []
         for number, (mine, own, is_written) in enumerate(
             zip(got, inputs, self.is_written, strict=True)
         ):
-            # Where the task's own module writes to an input, a candidate may write to it or not.
-            if not is_written and not has_same_bytes(mine, own):
+            if has_same_bytes(mine, own):
+                continue
+            if not is_written:
                 return Compared(reason=f"input {number} is changed by the call")
+            where = f"input {number}, to which the module writes"
+            floor = max(rules.floor, math.sqrt(correctness.floor_of(own)))
+            found = correctness.compare(mine, own, None, where, floor=floor)
+            if found.reason:
+                return Compared(reason=found.reason, max_error=found.max_error, wrong=found.wrong)
         return Compared()

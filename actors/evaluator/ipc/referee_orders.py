@@ -14,7 +14,6 @@ from protocol.settings import Precision
 from protocol.values import Device
 
 MOST_EXCUSED = 8  # times the elements of an output that other last digits of a state change
-
 # --- judge <-> referee ------------------------------------------------------------------------
 
 
@@ -290,6 +289,7 @@ class CompareBytes(Order, frozen=True, kw_only=True):
     stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
     share: bool = False  # also answer with the error in units of KernelBench's tolerance
     only_own: bool = False  # leave out outputs that the task returns in an input's memory
+    slot: int | None = None  # whose inputs a block has left, instead of the descriptor's bytes
 
 
 class RepeatBlock(Order, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ class SlotTransfer:
                 lambda: self._outputs.stash_some(answer, calls), calls
             )
         else:
-            self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
+            self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls, has_left=True)
 
     def empty_block(self, calls: int) -> TimedWindow:
         """Return what an empty block of the reference took, which hands over as many outputs.
@@ -181,8 +181,8 @@ class SlotTransfer:
         on_host = self._fixture.on_host
         most = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
         sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
-        is_possible = self._is_known and not all(facts.aliases) and not self._copies_slots
-        is_possible = is_possible and self._can_decide
+        can_decide = self._can_decide and not self._copies_slots
+        is_possible = can_decide and self._is_known and not all(facts.aliases)
         is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
         if not is_possible or not is_small:
             return 0

@@ -79,10 +79,12 @@ class SpotChecks:
         where: str = "in a timed call",
         *,
         only_own: bool = False,
+        has_left: bool = False,
     ) -> None:
         """Compare outputs that were copied with what is expected; raise the candidate's fault.
 
-        `only_own`: leave out what the task itself returns in an input's memory.
+        `only_own`: leave out what the task itself returns in an input's memory.  `has_left`: no
+        slot was written since its call, and what the task writes to its inputs is compared as well.
         """
         slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
         if self.block_state:
@@ -100,6 +102,8 @@ class SpotChecks:
                     output = choices[number][1]
                     reason = referee.compare_stashed(number, output, drawn.draw, only_own=only_own)
                     _require_none(reason, where)
+                    if has_left and any(self._written or ()) and not self.block_state:
+                        _require_none(referee.compare_left_inputs(slot, drawn.draw), where)
         finally:
             for draw in draws:
                 referee.forget(draw)

@@ -51,9 +51,10 @@ class SlotMemory:
 
     def values(self) -> list[tuple[object, ...]]:
         """Return the inputs in each slot; each tensor has a storage of its own."""
-        return [self._value(slot) for slot in range(self.count)]
+        return [self.value(slot) for slot in range(self.count)]
 
-    def _value(self, slot: int) -> tuple[object, ...]:
+    def value(self, slot: int) -> tuple[object, ...]:
+        """Return the inputs in a slot, in its memory."""
         places = iter(offsets(self.inputs, SLOT_ALIGNMENT))
 
         def tensor(leaf: Leaf) -> torch.Tensor:

@@ -1,0 +1,31 @@
+"""What a module writes to its inputs is a result of its calls: a cache that its caller owns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import special_corpora
+
+from actors.evaluator.judge import Judge
+from protocol.values import Outcome, Task, Verdict
+
+CANDIDATES = special_corpora.candidates(
+    "written_inputs", ("in_cache", "cache_left", "cache_left_late")
+)
+
+
+@pytest.mark.parametrize("path", CANDIDATES)
+def test_a_cache_of_the_caller_is_written(patient_judge: Judge, path: Path) -> None:
+    """A winner that left it as it was passed all checks, and would have been shipped."""
+    source = special_corpora.task_source("written_inputs")
+    verdict = patient_judge.judge(
+        Task(name="written inputs", source=source), path.read_text(encoding="utf-8")
+    )
+    assert isinstance(verdict, Verdict)
+    if path.parent.name == "honest":
+        assert verdict.is_correct, verdict
+        return
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert "input 1, to which the module writes" in verdict.reason
+    assert ("in a timed call" in verdict.reason) == (path.stem == "cache_left_late")
