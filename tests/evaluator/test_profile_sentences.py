@@ -333,7 +333,7 @@ def test_a_call_whose_kernels_take_little_of_it_is_bound_by_launches() -> None:
     assert (
         "Bound by launches and work on the host: the 10 kernels take 20 of the call's 60 µs, "
         "launching takes about 22 µs (2.2 µs each), and other work of the host (Python, libraries) "
-        "38 µs."
+        "38 µs; kernels run meanwhile."
     ) == texts(call, call_us=60.0, next_launch_us=2.2)[0]
     graph = texts(call, call_us=41.0, next_launch_us=5.5)[0]
     assert graph.endswith("the 10 kernels take 20 of the call's 41 µs.")

@@ -239,17 +239,17 @@ def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
     if time is None:
         return "Correct"
     parts = [f"Correct: {ledger.duration(time)} a call"]
+    measured, beside = verdict.median_us, verdict.reference_us
+    if node.node and measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:
+        parts = [
+            f"Correct: {ledger.duration(measured)} a call, eager beside it "
+            f"{ledger.duration(beside)}: {ledger.duration(time)} at eager's usual speed"
+        ]
     if node.node:
         parts += ledger.comparisons(time, reference)
         has_errors = is_whole and verdict.facts is not None and verdict.facts.errors
         if not has_errors and (verdict.max_error or 0.0) >= MIN_TOLD_ERROR:
             parts.append(f"largest error {verdict.max_error:.2g} of the tolerance")
-        measured, beside = verdict.median_us, verdict.reference_us
-        if measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:
-            parts.append(
-                f"by its ratio to eager (it took {ledger.duration(measured)}, eager beside it"
-                f" {ledger.duration(beside)})"
-            )
     if verdict.is_wide and verdict.speedup_ci95 is not None:
         low, high = verdict.speedup_ci95
         is_told = high <= MOST_SPREAD * low

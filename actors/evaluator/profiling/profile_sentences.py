@@ -299,5 +299,5 @@ def _launching(launches: int, context: ProfileContext) -> str:
     rest = amount_text(call_us - launches * one_us, 3)
     return (
         f", launching takes about {amount_text(launches * one_us, 3)} µs{each}, and other work of "
-        f"the host (Python, libraries) {rest} µs"
+        f"the host (Python, libraries) {rest} µs; kernels run meanwhile"
     )
