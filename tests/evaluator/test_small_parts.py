@@ -47,6 +47,21 @@ def test_a_small_imaginary_part_is_compared(torch: ModuleType, compare: Any) -> 
     assert _reason(compare, without, exact, torch.complex64)
 
 
+def test_a_precision_that_the_user_allows_is_that_of_the_sum(
+    torch: ModuleType, compare: Any
+) -> None:
+    """`--precision bfloat16`: a sum that is rounded to it loses most of what a block adds."""
+    x = torch.randn(64, 64)
+    exact = x.double() + 1e-3 * torch.randn(64, 64, dtype=torch.float64).tanh()
+    rounded = exact.to(torch.bfloat16).float()
+    found = [
+        compare(rounded, exact.float(), exact, "output", floor=floor, inputs=(x,)).reason
+        for floor in (4e-2, 0.0)
+    ]
+    assert not found[0]
+    assert found[1]
+
+
 def test_what_a_residual_block_adds_is_compared(torch: ModuleType, compare: Any) -> None:
     """The input was right for x + 1e-4 * f(x).  What eager itself loses says nothing."""
     x = torch.randn(64, 64)

@@ -48,11 +48,18 @@ def compare(
         return found
     least = max(floor, math.sqrt(correctness.floor_of(eager)))
     small = iter(()) if exact is None else _small_indices(got, eager, exact, where)
-    for name, own, ours, truth in chain(small, _differences(got, eager, exact, where, inputs)):
+    added = _differences(got, eager, exact, where, inputs)
+    parts = chain(((part, 0.0) for part in small), ((part, floor) for part in added))
+    for (name, own, ours, truth), allowed in parts:
         if exact is None:
             lost = _rounded_away(eager, truth)
         else:
             lost = correctness.ERROR_FACTOR * correctness.relative_loss(ours, truth)
+        if allowed:  # of the sum, by the user: in bfloat16 it loses what is added
+            size = correctness.scale_of(eager if exact is None else exact)
+            lost = max(
+                lost, allowed * size / max(correctness.scale_of(truth), correctness.MIN_SCALE)
+            )
         if lost > MOST_LOST:
             continue
         within = correctness.compare(own, ours, truth, name, floor=max(least, lost))
