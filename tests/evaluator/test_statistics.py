@@ -24,7 +24,7 @@ REASONS = {
     "left_out_late": "timed calls: buffer bn.",
     "uncounted": "calls: buffer bn.num_batches_tracked: expected ",
     "biased": "calls: buffer bn.running_var[0]: expected ",
-    "without_buffers": "calls: ModelNew has no buffer bn.",
+    "without_buffers": "calls: ModelNew has no buffer or attribute bn.",
 }
 
 
