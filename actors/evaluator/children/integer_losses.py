@@ -18,7 +18,9 @@ from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone
 
 FIRST_SEED = 7  # behind those of the calls that prepare the task
-TRIED_DRAWS, TRIED_S = 32, 0.3  # before the first comparison, until one has shown something
+# Before the first comparison, until one has shown something, or so many elements have not.  The
+# seconds are for modules that take long: a busy machine makes as many of others.
+TRIED_DRAWS, TRIED_ELEMENTS, TRIED_S = 32, 1 << 24, 2.0
 
 
 class IntegerLosses:
@@ -47,6 +49,11 @@ class IntegerLosses:
         return share, self._furthest.get(number, 0.0)
 
     @property
+    def seen(self) -> int:
+        """How many integers were compared."""
+        return sum(self._seen.values())
+
+    @property
     def has_any(self) -> bool:
         """Whether some element was another one than in float64."""
         return any(self._lost.values())
@@ -67,7 +74,8 @@ def find_losses(task: TaskModule, outputs: object, seed: int) -> IntegerLosses:
         exact = list(tensors_in(task.double_outputs(clone(inputs), drawn)))
         eager = task.eager_outputs(inputs, drawn, module_copy(task.model))
         losses.add(list(tensors_in(eager)), exact)
-        if losses.has_any or time.monotonic() - began > TRIED_S:
+        is_enough = losses.has_any or losses.seen >= TRIED_ELEMENTS
+        if is_enough or time.monotonic() - began > TRIED_S:
             break
     return losses
 
