@@ -8,12 +8,26 @@ from typing import Any
 
 import pytest
 
+from actors.evaluator.judge import Judge
+from protocol.values import Task, Verdict
+
 CORPORA = Path(__file__).parent.parent / "corpus"
 
 
 def task_source(corpus: str) -> str:
     """Return the source of the task that all candidates of `corpus` claim to compute."""
     return (CORPORA / corpus / "task.py").read_text(encoding="utf-8")
+
+
+def judged(judge: Judge, corpus: str, candidate: Path | str) -> Verdict:
+    """Return the verdict of a candidate on the task of `corpus`, on a host.
+
+    `candidate`: a path, which may begin at the corpus.
+    """
+    source = (CORPORA / corpus / candidate).read_text(encoding="utf-8")
+    verdict = judge.judge(Task(name=corpus, source=task_source(corpus)), source)
+    assert isinstance(verdict, Verdict), verdict
+    return verdict
 
 
 def candidates(corpus: str, in_gate: Collection[str]) -> list[Any]:

@@ -37,11 +37,7 @@ def thorough_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 def judged(judge: Judge, name: str, corpus: str = "recurrence") -> Verdict:
     """Return the verdict of a candidate of the corpus."""
-    task = Task(name=corpus, source=special_corpora.task_source(corpus))
-    path = special_corpora.CORPORA / corpus / f"{name}.py"
-    verdict = judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
-    return verdict
+    return special_corpora.judged(judge, corpus, f"{name}.py")
 
 
 def require_not_credited(verdict: Verdict, *accusations: str) -> None:

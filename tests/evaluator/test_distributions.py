@@ -9,7 +9,7 @@ import special_corpora
 from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import Outcome
 
 CANDIDATES = special_corpora.candidates("distributions", ("own_range_late",))
 
@@ -22,9 +22,7 @@ def test_a_candidate_gains_nothing_from_how_inputs_are_drawn(
 
     A candidate that is right in checks alone on values out of the task's range is wrong.
     """
-    task = Task(name="distributions", source=special_corpora.task_source("distributions"))
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "distributions", path)
     if path.parent.name == "honest":
         assert Outcome.CORRECT is verdict.verdict, verdict
     elif path.stem == "own_range_late":

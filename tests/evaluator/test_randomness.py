@@ -10,7 +10,7 @@ import special_corpora
 from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.values import Outcome, Reference, Task
 
 CANDIDATES = special_corpora.candidates(
     "randomness", ("plain", "zeros", "product_left_out_late", "clamped_late", "right_after_seeds")
@@ -20,9 +20,7 @@ CANDIDATES = special_corpora.candidates(
 @pytest.mark.parametrize("path", CANDIDATES)
 def test_random_numbers_excuse_nothing(patient_judge: Judge, path: Path) -> None:
     """A call returns what the task does with the same numbers, in checks and when it is timed."""
-    task = Task(name="randomness", source=special_corpora.task_source("randomness"))
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "randomness", path)
     if path.stem == "right_after_seeds":  # where a busy machine has blocks of one call, it is right
         assert not is_credited(verdict), verdict
     else:

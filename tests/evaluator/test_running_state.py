@@ -35,10 +35,7 @@ def test_outputs_that_follow_from_a_running_state_are_compared_when_timed(
 
     One that set its state to NaN, and returned NaN, was 54 times as fast: both sides are given it.
     """
-    task = Task(name="running_state", source=special_corpora.task_source("running_state"))
-    path = special_corpora.CORPORA / "running_state" / f"{name}.py"
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "running_state", f"{name}.py")
     if name.startswith("honest"):
         assert verdict.is_correct, verdict
     elif name.endswith("asked"):
@@ -54,10 +51,7 @@ def test_a_state_that_no_output_reads_is_computed_on_the_clock(
     patient_judge: Judge, name: str
 ) -> None:
     """A candidate that computes it when it is asked for gains nothing."""
-    task = Task(name="deferred_state", source=special_corpora.task_source("deferred_state"))
-    path = special_corpora.CORPORA / "deferred_state" / f"{name}.py"
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "deferred_state", f"{name}.py")
     if name.startswith("honest"):
         assert verdict.is_correct, verdict
     else:
@@ -72,9 +66,7 @@ def test_outputs_that_follow_from_attributes_are_compared_when_timed(
     patient_judge: Judge, path: Path
 ) -> None:
     """One that left them out was 32 times as fast.  An attribute that decides nothing may lack."""
-    task = Task(name="attribute_state", source=special_corpora.task_source("attribute_state"))
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "attribute_state", path)
     if path.parent.name == "honest":
         assert verdict.is_correct, verdict
         return
@@ -92,9 +84,7 @@ def test_outputs_that_follow_from_a_tuple_are_compared_when_timed(
     patient_judge: Judge, path: Path
 ) -> None:
     """An LSTM's state is often one: memory as it is was 36 to 47 times as fast."""
-    task = Task(name="tuple_state", source=special_corpora.task_source("tuple_state"))
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "tuple_state", path)
     is_honest = path.parent.name == "honest"
     assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict
 
@@ -105,10 +95,7 @@ def test_a_block_of_a_running_state_is_not_computed_together(
 ) -> None:
     """Inputs are replaced in the middle of such blocks, too: it was 5.1 times as fast."""
     corpus = "stateful_recurrence"
-    task = Task(name=corpus, source=special_corpora.task_source(corpus))
-    path = special_corpora.CORPORA / corpus / f"{name}.py"
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, corpus, f"{name}.py")
     if name.startswith("honest"):
         assert verdict.is_correct, verdict
     else:

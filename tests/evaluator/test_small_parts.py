@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import special_corpora
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import Outcome
 
 
 @pytest.fixture
@@ -118,9 +117,6 @@ def test_a_residual_branch_that_begins_near_zero_is_compared(
     patient_judge: Judge, corpus: str, name: str
 ) -> None:
     """LayerScale begins at 1e-6: the input was right as the output, and 27 times as fast."""
-    task = Task(name=corpus, source=special_corpora.task_source(corpus))
-    path: Path = special_corpora.CORPORA / corpus / f"{name}.py"
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, corpus, f"{name}.py")
     is_honest = name.startswith("honest")
     assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict

@@ -9,7 +9,7 @@ import special_corpora
 from corpus.scene import is_credited
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import Outcome
 
 
 @pytest.mark.parametrize("path", special_corpora.candidates("tokens", ("rows_kept",)))
@@ -17,9 +17,7 @@ def test_a_candidate_that_keeps_rows_of_tokens_is_not_faster(
     patient_judge: Judge, path: Path
 ) -> None:
     """Slots that are mixed of two draws would hold the same tokens in each call."""
-    task = Task(name="tokens", source=special_corpora.task_source("tokens"))
-    verdict = patient_judge.judge(task, path.read_text(encoding="utf-8"))
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "tokens", path)
     assert Outcome.CORRECT is verdict.verdict, verdict
     if path.parent.name == "hostile":
         assert not is_credited(verdict), verdict

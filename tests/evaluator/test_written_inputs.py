@@ -8,7 +8,7 @@ import pytest
 import special_corpora
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import Outcome
 
 CANDIDATES = special_corpora.candidates(
     "written_inputs", ("in_cache", "cache_left", "cache_left_late")
@@ -18,11 +18,7 @@ CANDIDATES = special_corpora.candidates(
 @pytest.mark.parametrize("path", CANDIDATES)
 def test_a_cache_of_the_caller_is_written(patient_judge: Judge, path: Path) -> None:
     """A winner that left it as it was passed all checks, and would have been shipped."""
-    source = special_corpora.task_source("written_inputs")
-    verdict = patient_judge.judge(
-        Task(name="written inputs", source=source), path.read_text(encoding="utf-8")
-    )
-    assert isinstance(verdict, Verdict)
+    verdict = special_corpora.judged(patient_judge, "written_inputs", path)
     if path.parent.name == "honest":
         assert verdict.is_correct, verdict
         return

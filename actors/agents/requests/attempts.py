@@ -238,13 +238,14 @@ def _time(node: AttemptView, reference: Reference, *, is_whole: bool) -> str:
     time = node.score_us if node.score_us is not None else verdict.median_us
     if time is None:
         return "Correct"
-    parts = [f"Correct: {ledger.duration(time)} a call"]
+    told = f"{ledger.duration(time)} a call"
     measured, beside = verdict.median_us, verdict.reference_us
     if node.node and measured and beside and abs(measured / time - 1) > MIN_TOLD_DRIFT:
-        parts = [
-            f"Correct: {ledger.duration(measured)} a call, eager beside it "
-            f"{ledger.duration(beside)}: {ledger.duration(time)} at eager's usual speed"
-        ]
+        told = (
+            f"{ledger.duration(measured)} a call, eager beside it {ledger.duration(beside)}: "
+            f"{ledger.duration(time)} at eager's usual speed"
+        )
+    parts = [f"Correct: {told}"]
     if node.node:
         parts += ledger.comparisons(time, reference)
         has_errors = is_whole and verdict.facts is not None and verdict.facts.errors

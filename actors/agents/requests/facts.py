@@ -173,10 +173,14 @@ def brief_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """
     facts = verdict.facts
     if facts is not None:  # the first sentence of a profile is the bound
-        bound = facts.profile_sentences[:1]
-        launches = facts.launches if idle_us(facts) is not None else None
-        facts = replace(facts, kernels=(), errors=(), launches=launches)
-        facts = replace(facts, profile_sentences=bound, no_profile="")
+        facts = replace(
+            facts,
+            kernels=(),
+            errors=(),
+            launches=facts.launches if idle_us(facts) is not None else None,
+            profile_sentences=facts.profile_sentences[:1],
+            no_profile="",
+        )
     return [*_case_lines(verdict), *verdict_fact_lines(facts, None)]
 
 

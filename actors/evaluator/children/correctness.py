@@ -73,7 +73,7 @@ def compare(
     if not got.numel():
         return Comparison()
     truth = eager if exact is None else exact
-    if not _is_real(eager):
+    if not is_real(eager):
         return compare_integers(got, eager, exact, where)
     size, allowed = least_tolerance(truth, eager, floor)
     off = _quick_comparison(got, truth, size)
@@ -108,14 +108,14 @@ def compare_integers(
     if not found.wrong:
         return found
     share = max(lost[0], (eager != truth).double().mean().item())
-    furthest = max(lost[1], _furthest(eager, truth))
+    furthest = max(lost[1], furthest_apart(eager, truth))
     excused = max(_times_as_many(share, eager.numel()), math.ceil(share))
     is_few = found.wrong <= min(excused, MOST_ALLOWED * eager.numel())
-    is_near = is_few and _furthest(got, truth) <= ERROR_FACTOR * furthest
+    is_near = is_few and furthest_apart(got, truth) <= ERROR_FACTOR * furthest
     return Comparison(max_error=1.0) if is_near else found
 
 
-def _furthest(ours: torch.Tensor, truth: torch.Tensor) -> float:
+def furthest_apart(ours: torch.Tensor, truth: torch.Tensor) -> float:
     """Return the largest difference of two tensors of integers."""
     pieces = _pieces(ours, truth)
     return max(
@@ -208,7 +208,7 @@ def scaled_errors(
     `size`: the root mean square of the truth; `allowed`: the relative error that is right.
     """
     for begin, (own, ours, true) in _pieces(got, eager, truth):
-        if _is_real(eager):
+        if is_real(eager):
             error = _error(own, ours, true) / ((_finite(true.abs()) + size + MIN_SCALE) * allowed)
         else:
             error = torch.where((own == ours) | (own == true), 0.0, math.inf)
@@ -217,7 +217,7 @@ def scaled_errors(
 
 def relative_loss(ours: torch.Tensor, truth: torch.Tensor) -> float:
     """Return the largest error of `ours`, relative to element and tensor."""
-    if not ours.numel() or not _is_real(ours):
+    if not ours.numel() or not is_real(ours):
         return 0.0
     truth = within_range(truth, ours)
     size = scale_of(truth, fill_ratio(ours))
@@ -240,7 +240,7 @@ def floor_beside_eager(eager: torch.Tensor, truth: torch.Tensor) -> float:
 
 def kernelbench_error(got: torch.Tensor, eager: torch.Tensor) -> float:
     """Return the largest error in units of KernelBench's tolerance, absolute plus relative."""
-    if not got.numel() or not _is_real(eager):
+    if not got.numel() or not is_real(eager):
         return 0.0
     floor = floor_of(eager)
     return max(
@@ -257,7 +257,7 @@ def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
     blank = [
         number
         for number, each in enumerate(outputs)
-        if each.numel() and _is_real(each) and bool(each.isnan().all())
+        if each.numel() and is_real(each) and bool(each.isnan().all())
     ]
     if not blank:
         return ()
@@ -268,7 +268,7 @@ def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
     return (f"output {which} of the reference is all NaN: nothing of it is checked",)
 
 
-def _is_real(tensor: torch.Tensor) -> bool:
+def is_real(tensor: torch.Tensor) -> bool:
     """Whether its elements are floating (or complex): integers are compared exactly."""
     return tensor.is_floating_point() or tensor.is_complex()
 

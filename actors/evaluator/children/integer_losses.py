@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from actors.evaluator.children import correctness
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
@@ -40,7 +41,7 @@ class IntegerLosses:
             self._lost[number] = self._lost.get(number, 0) + lost
             self._seen[number] = self._seen.get(number, 0) + ours.numel()
             if lost:
-                off = (ours.double() - truth.double()).abs().max().item()
+                off = correctness.furthest_apart(ours, truth)
                 self._furthest[number] = max(off, self._furthest.get(number, 0.0))
 
     def of(self, number: int) -> tuple[float, float]:
@@ -82,4 +83,4 @@ def find_losses(task: TaskModule, outputs: object, seed: int) -> IntegerLosses:
 
 def has_integers(tensor: torch.Tensor) -> bool:
     """Whether a tensor is compared exactly: integers and booleans."""
-    return bool(tensor.numel()) and not tensor.is_floating_point() and not tensor.is_complex()
+    return bool(tensor.numel()) and not correctness.is_real(tensor)

@@ -19,6 +19,7 @@ from actors.evaluator.children.correctness import (
     ErrorPiece,
     compare,
     expected_and_got,
+    is_real,
     scaled_errors,
 )
 
@@ -369,7 +370,7 @@ def _has_order(got: torch.Tensor, others: list[torch.Tensor], rms: float, allowe
 
 def _subtractable(tensor: torch.Tensor) -> torch.Tensor:
     """Return integers and booleans as wide integers: small ones have no negative differences."""
-    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
+    return tensor if is_real(tensor) else tensor.long()
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -43,8 +43,7 @@ def compare(
 ) -> Comparison:
     """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
     found = correctness.compare(got, eager, exact, where, floor=floor)
-    is_real = eager.is_floating_point() or eager.is_complex()
-    if found.reason or not is_real or eager.numel() < LEAST_ELEMENTS:
+    if found.reason or not correctness.is_real(eager) or eager.numel() < LEAST_ELEMENTS:
         return found
     least = max(floor, math.sqrt(correctness.floor_of(eager)))
     small = iter(()) if exact is None else _small_indices(got, eager, exact, where)

@@ -110,7 +110,7 @@ def _tolerance(
     tf32: torch.Tensor | None = None,
 ) -> OutputTolerance:
     dtype = str(eager.dtype).removeprefix("torch.")
-    if not eager.numel() or not (eager.is_floating_point() or eager.is_complex()):
+    if not eager.numel() or not correctness.is_real(eager):
         return OutputTolerance(dtype=dtype)
     rms, allowed = correctness.least_tolerance(eager if truth is None else truth, eager, floor)
     return OutputTolerance(

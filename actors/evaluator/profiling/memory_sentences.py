@@ -119,7 +119,7 @@ def unused_bytes(
     accesses = {"loads": ncu_metrics.LOADS, "stores": ncu_metrics.STORES}
     told = {what: _access(kernel.metrics, what, *named) for what, named in accesses.items()}
     used = [metric for what, text in told.items() if text for metric in accesses[what]]
-    text = " ".join(f"{text[0].upper()}{text[1:]}." for text in told.values() if text)
+    text = " ".join(_as_sentence(text) for text in told.values() if text)
     return Sentence(text=text, metrics=tuple(used)) if text else None
 
 
@@ -164,5 +164,10 @@ def bank_conflicts(
     share = kernel.metrics.conflict_share
     if share is None or share < MANY_CONFLICTS:
         return None
-    text = conflicts_text(kernel.metrics, share)
-    return Sentence(text=f"{text[0].upper()}{text[1:]}.", metrics=ncu_metrics.SHARED_ACCESSES)
+    text = _as_sentence(conflicts_text(kernel.metrics, share))
+    return Sentence(text=text, metrics=ncu_metrics.SHARED_ACCESSES)
+
+
+def _as_sentence(cause: str) -> str:
+    """Return a cause, which also stands within the sentence of a bound, as one of its own."""
+    return f"{cause[0].upper()}{cause[1:]}."
