@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from actors.evaluator.children import correctness
+from actors.evaluator.children import correctness, slot_scaling
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.carried_state import find_deciding
 from actors.evaluator.children.random_state import RandomState
@@ -23,7 +24,7 @@ from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
-from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock
+from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock, ShareState
 
 NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
 MOST_NUDGES = 4  # of an element, by lot
@@ -165,8 +166,23 @@ def begin_state(task: TaskModule, names: Sequence[str]) -> None:
 
 def named_state(task: TaskModule, names: Sequence[str]) -> dict[str, torch.Tensor]:
     """Return these tensors of the state that candidates get."""
-    held = {**task.attributes, **task.state}
+    held = {**task.attributes, **task.state, **task.varied}
     return {name: held[name] for name in names}
+
+
+def given_state(task: TaskModule, order: ShareState) -> dict[str, torch.Tensor]:
+    """Return the state at which blocks begin from now on: with a seed, other values of it.
+
+    Each tensor's floating values are multiplied by a factor of its own.  Numbers that count may be
+    indices, which have to stay in their table.
+    """
+    if order.seed is not None:
+        task.varied = {}
+        rng = random.Random(order.seed)  # noqa: S311  # the seed is the secret
+        for name, value in named_state(task, order.names).items():
+            if slot_scaling.can_scale_state(value):
+                task.varied[name] = value * slot_scaling.factor(rng)
+    return named_state(task, order.names)
 
 
 def nudge(task: TaskModule, names: Sequence[str], number: int) -> None:

@@ -117,7 +117,10 @@ class Referee:
             TryInputKind: lambda order, _: self._try_input_kind(order),
             RestoreParameters: lambda order, _: self._task_module.restore(order.names),
             FreshBuffers: lambda _order, _: (Done(), self._buffers()),
-            ShareState: lambda order, _: (Done(), [self._shared_state(order.names)]),
+            ShareState: lambda order, _: (
+                Done(),
+                [to_buffer(module_updates.given_state(self._task_module, order), self._allocate)],
+            ),
             LendMemory: lambda order, _: (Done(), [self._allocate(order.size)]),
             DrawInputs: lambda order, _: self._draw(order),
             TryMixing: lambda order, _: self._timing_memory.try_mixing(order.seed),
@@ -133,7 +136,7 @@ class Referee:
                 order, self._timing_memory
             ),
             AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
-            ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
+            ReleaseTimingMemory: lambda _order, _: self._release_timing_memory(),
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stashed.copy(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
@@ -259,26 +262,25 @@ class Referee:
         """Return the bytes that are free on a card; on a host, those of one timed block."""
         if self.device == "cpu":
             return HOST_BLOCK_BYTES
-        torch.cuda.empty_cache()  # of what preparing the task has used
+        torch.cuda.empty_cache()  # preparing the task has used some
         return torch.cuda.mem_get_info()[0]
 
     def _buffers(self) -> list[int]:
         task = self._task_module
         return [to_buffer(each, self._allocate) for each in (task.init, task.state, task.first)]
 
-    def _shared_state(self, names: tuple[str, ...]) -> int:
-        return to_buffer(module_updates.named_state(self._task_module, names), self._allocate)
+    def _release_timing_memory(self) -> None:
+        self._timing_memory.release()
+        self._task_module.varied = {}
 
     def _find_device(self) -> None:
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UnsuitableTaskError("no CUDA device can be used here; use --device cpu")
 
     def _allocate(self, size: int) -> int:
-        return (
-            cuda_vmm.allocate(size)
-            if self._uses_device_memory
-            else shared_memory.allocate(size, "buffer")
-        )
+        if self._uses_device_memory:
+            return cuda_vmm.allocate(size)
+        return shared_memory.allocate(size, "buffer")
 
     def _allocate_for_results(self, size: int) -> int:
         """Return memory that other processes write to, too, and that they can't seal."""
@@ -330,15 +332,13 @@ class Referee:
         task, inputs_of = self._task_module, self._timing_memory.inputs_of
         if order.draw is None:
             return module_updates.repeat_block(task, order, inputs_of)
-        compared = Compared()
-        drawn = self._rounds[order.draw]
+        drawn, comparison = self._rounds[order.draw], CompareBytes(draw=order.draw, what="output")
         for outputs in module_updates.nudged_outputs(task, order, inputs_of):
             got = list(tensor_bytes.tensors_in(outputs))
-            comparison = CompareBytes(draw=order.draw, what="output")
-            compared = drawn.compare_outputs(got, comparison, self._output_rules)
-            if compared.reason:
-                break
-        return compared
+            found = drawn.compare_outputs(got, comparison, self._output_rules)
+            if found.reason:
+                return found
+        return Compared()
 
     def _forget(self, order: ForgetDraws) -> None:
         for number in range(order.draw, order.draw + order.count):

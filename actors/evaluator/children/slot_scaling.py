@@ -16,6 +16,7 @@ from actors.evaluator.ipc.layout_checks import Leaf
 DTYPES = {"float16", "bfloat16", "float32", "float64"}
 LEAST, MOST = 2**-7, 2**-5  # below one
 MAX_INSPECTED = 1 << 24
+MAX_STATE_BYTES = 1 << 26  # of a tensor of state: it is written anew before each block
 WHOLE_SHARE = 0.5  # with more whole numbers than that besides zeros they are masks or counts
 AWAY_FROM_ZERO = 0.05  # of the largest value: the smallest may be a bound
 
@@ -27,18 +28,32 @@ def can_scale(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> bool:
     for raw in draws:
         values = as_values(leaf, raw)[:MAX_INSPECTED].float()
         sizes = values.abs()
-        others = values[values != 0]
-        is_whole = not len(others) or float((others == others.round()).float().mean()) > WHOLE_SHARE
-        if is_whole or bool(sizes.min() > AWAY_FROM_ZERO * sizes.max()):
+        if _is_whole(values) or bool(sizes.min() > AWAY_FROM_ZERO * sizes.max()):
             return False
         if bool(values.isnan().any()):  # its bits may be others after each multiplication
             return False
     return True
 
 
+def can_scale_state(value: torch.Tensor) -> bool:
+    """Whether a tensor of a module's state is no count, and small enough to be copied each time."""
+    is_small = 0 < value.nbytes <= MAX_STATE_BYTES
+    return is_small and value.is_floating_point() and not _is_whole(value.flatten().float())
+
+
+def _is_whole(values: torch.Tensor) -> bool:
+    others = values[values != 0]
+    return not len(others) or float((others == others.round()).float().mean()) > WHOLE_SHARE
+
+
+def factor(rng: random.Random) -> float:
+    """Return a factor for the values of a slot or of a state."""
+    return 1 - LEAST - (MOST - LEAST) * rng.random()
+
+
 def factors(leaf: Leaf, count: int, rng: random.Random, device: torch.device) -> torch.Tensor:
     """Return a factor for each slot, one below the other, in the type of the values."""
-    drawn = [[1 - LEAST - (MOST - LEAST) * rng.random()] for _slot in range(count)]
+    drawn = [[factor(rng)] for _slot in range(count)]
     return torch.tensor(drawn, dtype=torch.float64).to(device, getattr(torch, leaf.dtype))
 
 

@@ -94,6 +94,7 @@ class TaskModule:
         self.first: dict[str, torch.Tensor] = {}
         self.state = self.first
         self.attributes: dict[str, torch.Tensor] = {}  # that calls change, and that decide outputs
+        self.varied: dict[str, torch.Tensor] = {}  # other values of state, for a timed block
         self.state_floors: dict[str, float] = {}  # errors that pass in what calls change, by name
         self.is_made_anew = False  # for each candidate
         self.has_double = False  # whether a float64 version works

@@ -14,7 +14,6 @@ from protocol.settings import Precision
 from protocol.values import Device
 
 MOST_EXCUSED = 8  # times the elements of an output that other last digits of a state change
-# --- judge <-> referee ------------------------------------------------------------------------
 
 
 class DescribeDevice(Order, frozen=True, kw_only=True):
@@ -148,6 +147,7 @@ class ShareState(Order, frozen=True, kw_only=True):
     """Pass these tensors of the state, in memory that no process has had."""
 
     names: tuple[str, ...]
+    seed: int | None = None  # until timing ends, blocks begin at other values of it
 
 
 class LendMemory(Order, frozen=True, kw_only=True):

@@ -107,9 +107,12 @@ class RefereeClient:
         """Return init inputs and parameters in memory that no candidate has had."""
         return self._ask(FreshBuffers())[1]
 
-    def share_state(self, names: tuple[str, ...]) -> int:
-        """Return memory with these tensors of the state; the caller closes it."""
-        return self._ask(ShareState(names=names))[1][0]
+    def share_state(self, names: tuple[str, ...], seed: int | None = None) -> int:
+        """Return memory with these tensors of the state; the caller closes it.
+
+        `seed`: blocks begin at other values of it from now on.
+        """
+        return self._ask(ShareState(names=names, seed=seed))[1][0]
 
     def restore_parameters(self, names: tuple[str, ...], *, has_changed: bool) -> None:
         """Give the reference these parameters as they were constructed, for one candidate.

@@ -41,11 +41,19 @@ class StateChecks:
         self.deciding = names if fixture.facts.follows_state else ()
 
     def give(self, side: Side) -> None:
-        """Give a side the task's state: a candidate doesn't choose where the referee begins."""
+        """Give a side the task's state: a candidate doesn't choose where the referee begins.
+
+        Each block of the candidate has other values of it.  Where the state follows from no input,
+        what is computed from it could be kept for the next block.
+        """
         if not self._updated.items:
             return
-        if side not in self._begins:
-            self._begins[side] = self._fixture.referee.share_state(self._updated.keys)
+        referee, names = self._fixture.referee, self._updated.keys
+        if side == "candidate":
+            self._close(self._begins.pop(side, None))
+            self._begins[side] = referee.share_state(names, secrets.randbits(62))
+        elif side not in self._begins:
+            self._begins[side] = referee.share_state(names)
         with self._sides.running(side):
             self._sides.ask(side, SetState(state=self._given), [self._begins[side]])
 
@@ -87,4 +95,9 @@ class StateChecks:
         """Give the memory back."""
         for memory in (self._begins, self._ends):
             while memory:
-                os.close(memory.popitem()[1])
+                self._close(memory.popitem()[1])
+
+    @staticmethod
+    def _close(descriptor: int | None) -> None:
+        if descriptor is not None:
+            os.close(descriptor)
