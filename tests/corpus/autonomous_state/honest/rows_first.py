@@ -13,4 +13,6 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.phase = 3.9 * self.phase * (1 - self.phase)
         rows = torch.arange(192, device=x.device, dtype=x.dtype)
-        return (torch.outer(rows, self.phase.repeat(3)).sin_() @ (self.weight @ self.weight)).mul_(x)
+        return (torch.outer(rows, self.phase.repeat(3)).sin_() @ (self.weight @ self.weight)).mul_(
+            x
+        )
