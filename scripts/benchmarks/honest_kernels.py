@@ -141,6 +141,7 @@ class HonestKernel(Value, frozen=True, kw_only=True):
     name: str
     task: str
     candidate: str
+    clocked: str = ""  # what another clock imports, with `get_inputs`; empty: the candidate
 
     @property
     def gigabytes(self) -> int:

@@ -1,9 +1,10 @@
 """The judge's figures of honest kernels beside those of an ordinary clock, in one run.
 
     python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [--seconds S] [--draw TEXT]
-        [NAME …]
+        [NAME …] [--pair TASK CANDIDATE]…
 
-Each kernel (in the order of the NAMEs, if there are any) is judged, and two other clocks time it:
+Each kernel (in the order of the NAMEs, if there are any, or of the files of each --pair) is judged,
+and two other clocks time it:
 
 - its own process, by CUDA events (on a host by its clock) around the second half of the calls of
   each block that the judge times.  These are the same calls at the same moment, on inputs in turn.
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 from unittest import mock
@@ -64,6 +66,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kernel begins after")
     parser.add_argument("--draw", default="", help="the kernels in an order drawn by this text")
     parser.add_argument("names", nargs="*", help="only these kernels (also: corner_kernels)")
+    parser.add_argument(
+        "--pair", nargs=2, type=Path, action="append", default=[], metavar=("TASK", "CANDIDATE")
+    )
     flags = parser.parse_args(arguments)
     standard = honest_kernels(flags.device)
     by_name = {kernel.name: kernel for kernel in [*standard, *corner_kernels(flags.device)]}
@@ -71,7 +76,12 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no kernel is called {', '.join(unknown)}")
         return 2
-    kernels = [by_name[name] for name in flags.names] or standard
+    try:
+        pairs = [kernel_of(*pair) for pair in flags.pair]
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"a file of --pair can't be read: {error}")
+        return 2
+    kernels = [by_name[name] for name in flags.names] + pairs or standard
     if flags.draw:
         kernels = in_drawn_order(kernels, flags.draw)
 
@@ -81,6 +91,14 @@ def main(arguments: list[str]) -> int:
             return comparison.compare_all(kernels, flags.seconds)
 
     return with_own_judge(flags.device, flags.time_s, measure)
+
+
+def kernel_of(task: Path, candidate: Path) -> HonestKernel:
+    """Return the kernel of two files; another clock takes the task's inputs."""
+    sources = [path.read_text(encoding="utf-8") for path in (task, candidate)]
+    lines = (line for source in sources for line in source.splitlines(keepends=True))
+    clocked = "".join(line for line in lines if not line.startswith("from __future__ "))
+    return HonestKernel(name=candidate.stem, task=sources[0], candidate=sources[1], clocked=clocked)
 
 
 class ClockComparison:
@@ -121,8 +139,8 @@ class ClockComparison:
 
     def _prepare(self, kernels: Sequence[HonestKernel]) -> None:
         """Start everything, and build what is compiled, before the first kernel is timed."""
-        compiled = [each.candidate for each in kernels if "load_inline(" in each.candidate]
-        self._clock.build(compiled)
+        compiled = [each.candidate for each in kernels if is_built(each)]
+        self._clock.build([each.clocked or each.candidate for each in kernels if is_built(each)])
         with ThreadPoolExecutor(BUILDERS) as builders:
             built = [builders.submit(self._judge.build, each) for each in compiled]
             self._judge.measure(self._task_of(kernels[0]), defer_baselines=True)
@@ -138,7 +156,7 @@ class ClockComparison:
         built = self._built.get(kernel.candidate)
         try:
             with (
-                self._clock.holding(kernel.candidate),
+                self._clock.holding(kernel.clocked or kernel.candidate),
                 timed_by_all(self._clock, self._time_s) as times,
             ):
                 if kernel.gigabytes:
@@ -163,6 +181,11 @@ class ClockComparison:
             flush=True,
         )
         return Deviations(same=same, apart=apart)
+
+
+def is_built(kernel: HonestKernel) -> bool:
+    """Whether a compiler has to build it before it is judged."""
+    return "load_inline(" in kernel.candidate
 
 
 class Deviation(Value, frozen=True, kw_only=True):
