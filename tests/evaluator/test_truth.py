@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from scripts.benchmarks import ordinary_clock, truth
 from scripts.benchmarks.honest_kernels import honest_kernels, in_drawn_order
 from scripts.benchmarks.truth import Deviations, deviation_of, is_off, summary
 
@@ -43,3 +46,23 @@ def test_the_first_kernels_of_a_drawn_order_are_of_all_kinds() -> None:
         assert (
             len({each.kind for each in drawn[:4]}) == len({each.kind for each in drawn[4:8]}) == 4
         )
+
+
+def test_a_pair_of_files_is_a_kernel_that_another_clock_can_import(tmp_path: Path) -> None:
+    """The task's inputs are in front of the candidate, and no line has to be a file's first."""
+    task, candidate = tmp_path / "task.py", tmp_path / "own.py"
+    task.write_text(
+        "from __future__ import annotations\nSIZE = 3\ndef get_inputs():\n    return []\n"
+    )
+    candidate.write_text("from __future__ import annotations\nclass ModelNew:\n    pass\n")
+
+    kernel = truth.kernel_of(task, candidate)
+
+    assert (kernel.name, kernel.task, kernel.candidate) == (
+        "own",
+        task.read_text(),
+        candidate.read_text(),
+    )
+    module = ordinary_clock.imported(kernel.clocked, tmp_path)
+    assert module.get_inputs() == []
+    assert module.ModelNew
