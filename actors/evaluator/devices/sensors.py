@@ -34,28 +34,31 @@ class SensorReading(Value, frozen=True, kw_only=True):
 
 
 class GpuSensors:
-    """The sensors of one card, found by its UUID."""
+    """The sensors of one card, or of the card that a MIG instance is a part of, by the UUID."""
 
     def __init__(self, uuid: str) -> None:
-        self._handle: object = None
+        """`uuid`: of the card or the instance, as CUDA names it."""
+        self._device: object = None  # the card or the instance, which has memory of its own
+        self._card: object = None  # has the clocks
         if not uuid:
             return
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
         except pynvml.NVMLError:
             return
+        self._device = _handle(uuid)
+        self._card = _card_of(self._device)
 
     def read(self) -> SensorReading | None:
         """Read all sensors once; None where they can't be read."""
-        if self._handle is None:
+        if self._card is None:
             return None
         try:
-            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._card)
             return SensorReading(
-                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
-                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
-                celsius=pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
+                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_SM),
+                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_MEM),
+                celsius=pynvml.nvmlDeviceGetTemperature(self._card, pynvml.NVML_TEMPERATURE_GPU),
                 throttled=next(
                     (words for bit, words in THROTTLE_REASONS.items() if reasons & bit), ""
                 ),
@@ -65,20 +68,43 @@ class GpuSensors:
 
     def limits_text(self) -> str:
         """Return the card's maximum clock and power; "" where the driver does not report them."""
-        if self._handle is None:
+        if self._card is None:
             return ""
         try:
-            mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM)
-            milliwatt = pynvml.nvmlDeviceGetEnforcedPowerLimit(self._handle)
+            mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._card, pynvml.NVML_CLOCK_SM)
+            milliwatt = pynvml.nvmlDeviceGetEnforcedPowerLimit(self._card)
         except pynvml.NVMLError:
             return ""
         return f"{mhz} MHz, {milliwatt // 1000} W"
 
     def memory_used(self) -> int | None:
-        """Return the bytes that all processes together use on the card."""
-        if self._handle is None:
+        """Return the bytes that all processes together use on the card or the instance."""
+        if self._device is None:
             return None
         try:
-            return int(pynvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+            return int(pynvml.nvmlDeviceGetMemoryInfo(self._device).used)
         except pynvml.NVMLError:
             return None
+
+
+def _handle(uuid: str) -> object:
+    """Return the driver's handle of a card or a MIG instance; None: the driver knows neither."""
+    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    for prefix in ("GPU-", "MIG-"):  # CUDA tells both without it
+        try:
+            return pynvml.nvmlDeviceGetHandleByUUID(prefix + bare)
+        except pynvml.NVMLError:
+            continue
+    return None
+
+
+def _card_of(device: object) -> object:
+    """Return the card of which a device is an instance, or the card itself."""
+    if device is None:
+        return None
+    try:
+        if pynvml.nvmlDeviceIsMigDeviceHandle(device):
+            return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
+    except pynvml.NVMLError:  # a driver that knows no MIG
+        pass
+    return device
