@@ -34,8 +34,9 @@ extern "C" void launch(const unsigned* grid, unsigned threads, void** at, const 
     for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
             for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)
-                mix((uint4*)at[0], (uint4*)at[1], (unsigned char*)at[2], (float*)at[3],
-                    (uint4*)at[4], sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]);
+                mix((uint4*)at[0], (uint4*)at[1], (unsigned char*)at[2], (uint4*)at[3],
+                    (uint4*)at[4], sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5],
+                    sizes[6]);
 }
 """
 
@@ -54,7 +55,7 @@ def on_host(torch: ModuleType, folder: Path, kernel: str) -> Callable[..., None]
             (ctypes.c_uint * 3)(*grid),
             block[0],
             (ctypes.c_void_p * 5)(*at),
-            (ctypes.c_int * 5)(*sizes),
+            (ctypes.c_int * 7)(*sizes),
         )
 
     return launch
@@ -87,7 +88,7 @@ def test_a_nan_stays_one(torch: ModuleType, tmp_path: Path) -> None:
     bits = torch.tensor([0x7FFF, 0xFFFF, 0x7F81, 0x7FC0], dtype=torch.int32).to(torch.int16)
     draw = bits.repeat(16).view(torch.complex128)
     slots = torch.zeros(1, len(draw), dtype=torch.complex128)
-    chosen, factors = torch.ones(1, len(draw), dtype=torch.bool), torch.tensor([[0.99]])
+    chosen, factors = torch.ones(1, len(draw), dtype=torch.bool), torch.full((1, 64), 0.99)
     launch = on_host(torch, tmp_path, mixing_kernel.SOURCE)
     mixing_kernel.launch(launch, slots, (draw, draw), chosen, factors.to(torch.bfloat16))
     assert bool(slots.view(torch.bfloat16).isnan().all())

@@ -68,7 +68,7 @@ def test_what_is_in_a_slot_is_what_a_draw_from_it_has(torch: ModuleType) -> None
         lambda: [
             torch.randn(6, 4).T,
             [torch.randint(0, 99, (40,)), torch.rand(33) > 0.5],
-            {"a": torch.randn(7, 3).half(), "b": torch.randn(35, dtype=torch.complex128)},
+            {"a": torch.randn(7, 17).half(), "b": torch.randn(35, dtype=torch.complex128)},
             torch.empty(0, 3),
             torch.tensor(3.0),
             4,
@@ -89,10 +89,10 @@ def test_large_slots_are_written_in_pieces(
     torch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last piece is shorter, and the values are what they are without pieces."""
-    from actors.evaluator.children import slot_contents
+    from actors.evaluator.children import mixed_tensor
 
-    monkeypatch.setattr(slot_contents, "MIN_PIECE_BYTES", 64)
-    monkeypatch.setattr(slot_contents, "PIECE_BYTES", COUNT * 200)
+    monkeypatch.setattr(mixed_tensor, "MIN_PIECE_BYTES", 64)
+    monkeypatch.setattr(mixed_tensor, "PIECE_BYTES", COUNT * 200)
     contents, memory = made(torch, lambda: [torch.randn(333), torch.randint(0, 99, (1025,))])
     contents.fill(memory, COUNT, 1)
     assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))
@@ -323,6 +323,35 @@ def test_no_value_is_that_of_an_earlier_call(torch: ModuleType, dtype: str, leng
     assert not is_changed(contents, memory, 1)
     least = 0.9 if dtype in ("float32", "float64") else 0.4  # halves have few values
     assert float((one != other).float().mean()) > least  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("length", [4, 1 << 17])
+def test_no_row_of_a_few_elements_has_the_direction_of_an_earlier_one(
+    torch: ModuleType, length: int
+) -> None:
+    """Normalised, sorted or decomposed rows could be kept, whatever factor a whole slot has."""
+    contents, memory = made(torch, lambda: [torch.randn(length, 4)])
+    contents.fill(memory, COUNT, 1)
+    rows: list[Any] = [inputs_of(contents, slot)[0] for slot in range(COUNT)]
+    normed = [torch.nn.functional.normalize(each.double(), dim=1) for each in rows]
+    for slot, one in enumerate(normed):
+        for other in normed[:slot]:
+            nearest = 1 - (one * other).sum(1).abs()
+            assert float((nearest < 1e-10).double().mean()) < 0.01
+
+
+@pytest.mark.usefixtures("slow_draws")
+@pytest.mark.parametrize(
+    ("dtype", "length", "is_mixed"),
+    [("bfloat16", 2, False), ("bfloat16", 16, True), ("float16", 1, False)],
+)
+def test_a_few_values_of_low_precision_have_draws(
+    torch: ModuleType, dtype: str, length: int, *, is_mixed: bool
+) -> None:
+    """Their factors change results by less than what these may be off by."""
+    few = getattr(torch, dtype)
+    contents, _memory = made(torch, lambda: [torch.randn(length).to(few), torch.randn(64)])
+    assert contents.is_mixing is is_mixed
 
 
 @pytest.mark.usefixtures("slow_draws")

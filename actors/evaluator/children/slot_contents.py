@@ -2,7 +2,7 @@
 
 Drawing the inputs of hundreds of calls takes seconds where `get_inputs` draws on the host; mixing
 takes as long as copying.  What holds for the element at one place of every draw holds for the mix.
-A factor for each slot makes floating values differ from those of all others (`slot_scaling`).
+Factors make floating values differ from those of all other slots (`slot_scaling`).
 What is a property of many elements (sorted, distinct, rows that add up to one) may not.  A task
 with such a tensor, or which does not work on the mix, has a draw of its own in each slot: of two
 draws a candidate could remember all that it computes from the tensor.  So it is with values that
@@ -11,16 +11,15 @@ no factor makes different (tokens).  Trusted; runs in the referee.
 
 from __future__ import annotations
 
-import math
-import random
 import time
 from collections.abc import Callable, Sequence
 
 import torch
 
 from actors.evaluator.children import slot_scaling
+from actors.evaluator.children.mixed_tensor import MixedTensor, item_bytes
 from actors.evaluator.children.task_errors import UnsuitableTaskError
-from actors.evaluator.children.tensors import mixing_kernel, tensor_bytes
+from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
 from actors.evaluator.children.tensors.tensor_properties import properties_of
@@ -42,131 +41,6 @@ MAX_DRAWS = 20  # until a draw has the layout of the slots
 # H200, as long as five blocks, where mixing takes 5 ms.
 LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 30, 5e10
 CHEAP_DRAW_S = 0.02  # a draw that takes no longer replaces one of the two before each block
-FEW_ELEMENTS = 16  # there are two to this power mixes of so many, more than calls of a timing
-MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
-# The last elements that are written, in each slot: nothing computed from earlier contents is right.
-LAST_SHARE, MIN_LAST, MAX_LAST = 256, 64, 1 << 16
-# Elements are chosen together, a word at a time, where a tensor has many: then slots are written at
-# the speed of a copy.
-WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-MIN_WORDS = 1 << 12
-# On a host slots are written in pieces: so many bytes in all slots together, in each at least so
-# many.  On a card, where 12 GiB take 20 ms, pieces of 24 MB made that 52 ms.
-PIECE_BYTES, MIN_PIECE_BYTES = 1 << 21, 1 << 14
-
-
-class MixedTensor:
-    """One tensor of the inputs: its bytes in two draws, and how they were mixed last."""
-
-    def __init__(self, leaf: Leaf, begin: int, *, is_mixed: bool) -> None:
-        """`begin`: where its bytes begin in a slot; `is_mixed`: else all draws of it are equal."""
-        self.leaf = leaf
-        self.begin = begin
-        self.is_mixed = is_mixed
-        self.is_scaled = False  # each slot's values have a factor
-        self._factors: torch.Tensor | None = None
-        self._word = _word_bytes(leaf) if leaf.nbytes else 1
-        self._mask = torch.empty(0, dtype=torch.bool)
-        self._chosen = self._mask  # slots × words: whether the first draw's word counts
-        self._last: torch.Tensor | None = None  # slots × places whose choice is turned around
-
-    def release(self) -> None:
-        """Free the memory of the mask."""
-        self._mask = self._chosen = torch.empty(0, dtype=torch.bool)
-
-    def _words(self, raw: torch.Tensor) -> torch.Tensor:
-        if raw.storage_offset() % self._word:  # a part of a larger tensor
-            raw = raw.clone()
-        return raw.view(WORDS[self._word])
-
-    def write(
-        self,
-        memory: SlotMemory,
-        count: int,
-        draws: tuple[torch.Tensor, torch.Tensor],
-        seed: int,
-    ) -> None:
-        """Write fresh contents into this tensor of `count` slots."""
-        first, second = map(self._words, draws)
-        region = self._words(memory.bytes)
-        item = first.element_size()
-        places = region.as_strided(
-            (count, len(first)), (memory.stride // item, 1), self.begin // item
-        )
-        rng = random.Random(seed)  # noqa: S311  # the seed is the secret
-        self._choose(count, len(first), rng, first.device)
-        if places.device != first.device:  # a card that shares no memory
-            places.copy_(self._scaled(torch.where(self._chosen, first, second), self._factors))
-            self._last = None
-            return
-        if not mixing_kernel.mix(places, (first, second), self._chosen, self._factors):
-            self._mix_in_pieces(places, first, second)
-        if self._last is not None:
-            turned = self._turned(self._last, self._chosen, first, second)
-            places.scatter_(1, self._last, self._scaled(turned, self._factors))
-
-    def _mix_in_pieces(
-        self, places: torch.Tensor, first: torch.Tensor, second: torch.Tensor
-    ) -> None:
-        """Mix into all slots, piece by piece: what is mixed is in the cache when it is scaled."""
-        piece_bytes = PIECE_BYTES // len(places)
-        pieces = 1
-        if piece_bytes >= MIN_PIECE_BYTES and not places.is_cuda:
-            pieces = -(-len(first) * first.element_size() // piece_bytes)
-        chosen = self._chosen.expand(places.shape)
-        for is_first, one, other, place in zip(
-            chosen.tensor_split(pieces, 1),
-            first.tensor_split(pieces),
-            second.tensor_split(pieces),
-            places.tensor_split(pieces, 1),
-            strict=True,
-        ):
-            torch.where(is_first, one, other, out=place)
-            self._scaled(place, self._factors)
-
-    def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
-        """Multiply the values in their memory; return the words."""
-        if factors is not None:
-            slot_scaling.as_values(self.leaf, words).mul_(factors)
-        return words
-
-    def _choose(self, count: int, length: int, rng: random.Random, device: torch.device) -> None:
-        self._last = None
-        if self.is_scaled:
-            self._factors = slot_scaling.factors(self.leaf, count, rng, device)
-        if not self.is_mixed:
-            rows = [[rng.random() < 0.5] for _slot in range(count)]
-            self._chosen = torch.tensor(rows, device=device)
-            return
-        if len(self._mask) != length + MASK_OFFSETS:
-            self._mask = torch.randint(
-                0, 2, (length + MASK_OFFSETS,), dtype=torch.bool, device=device
-            )
-        step = rng.randrange(1, max(2, MASK_OFFSETS // (2 * count)))
-        begin = rng.randrange(MASK_OFFSETS // 2 - 1)
-        self._chosen = self._mask.as_strided((count, length), (step, 1), begin)
-        if device.type == "cuda":
-            last = min(max(length // LAST_SHARE, MIN_LAST), MAX_LAST)
-            self._last = torch.randint(0, length, (count, last), device=device)
-
-    def _turned(
-        self,
-        places: torch.Tensor,
-        chosen: torch.Tensor,
-        first: torch.Tensor,
-        second: torch.Tensor,
-    ) -> torch.Tensor:
-        return torch.where(chosen.gather(-1, places), second[places], first[places])
-
-    def contents(self, slot: int, draws: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return the bytes that were last written into a slot, from what decided them."""
-        first, second = map(self._words, draws)
-        mixed = torch.where(self._chosen[slot], first, second)
-        if self._last is not None:
-            last = self._last[slot]
-            mixed[last] = self._turned(last, self._chosen[slot], first, second)
-        factor = None if self._factors is None else self._factors[slot]
-        return self._scaled(mixed, factor).view(torch.uint8)
 
 
 class SlotContents:
@@ -223,7 +97,7 @@ class SlotContents:
         again = [each for each in self._tensors if each.is_mixed and not each.is_scaled]
         return (
             not any(each.is_scaled for each in self._tensors)
-            or any(math.prod(each.leaf.shape) < FEW_ELEMENTS for each in again)
+            or any(each.has_few_mixes for each in self._tensors if each.is_mixed)
             or bool(again and self.draw_s <= CHEAP_DRAW_S)
         )
 
@@ -233,7 +107,8 @@ class SlotContents:
         for tensor, one, other in zip(self._tensors, first, second, strict=True):
             raw = _half_of_each(one, other, tensor.leaf) if tensor.is_mixed else one
             if tensor.is_scaled:
-                slot_scaling.as_values(tensor.leaf, raw).mul_(1 - slot_scaling.MOST)
+                values = slot_scaling.as_values(tensor.leaf, raw)
+                values.mul_(slot_scaling.factors(tensor.leaf, len(values), raw.device))
             tried.append(raw)
         return tried
 
@@ -374,17 +249,6 @@ def _can_mix(leaf: Leaf, first: torch.Tensor, second: torch.Tensor) -> bool:
 
 def _half_of_each(first: torch.Tensor, second: torch.Tensor, leaf: Leaf) -> torch.Tensor:
     """Return the bytes of a mix of two tensors."""
-    item = _item_bytes(leaf)
+    item = item_bytes(leaf)
     ours = torch.randint(0, 2, (len(first) // item, 1), dtype=torch.bool, device=first.device)
     return torch.where(ours, first.view(-1, item), second.view(-1, item)).view(-1)
-
-
-def _item_bytes(leaf: Leaf) -> int:
-    return leaf.nbytes // math.prod(leaf.shape)
-
-
-def _word_bytes(leaf: Leaf) -> int:
-    """Return the bytes of the words in which a tensor is mixed."""
-    item = _item_bytes(leaf)
-    sizes = (size for size in sorted(WORDS, reverse=True) if not leaf.nbytes % size)
-    return next((size for size in sizes if size > item and leaf.nbytes // size > MIN_WORDS), item)

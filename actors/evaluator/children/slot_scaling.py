@@ -1,8 +1,9 @@
-"""Each slot's floating values times a factor of its own, so that no value is that of another slot.
+"""Each slot's floating values times factors of their own, so that no value is that of another slot.
 
 Slots are mixed of two draws.  A candidate could remember its function of each value of both, where
-that is a function of single elements, and answer later calls by looking values up.  A factor a
-little below one leaves zeros, signs and ranges around zero as they are.
+that is a function of single elements, and answer later calls by looking values up.  Each element
+has its own factor: rows of a few elements that only had a common one could be looked up by their
+direction.  A factor a little below one leaves zeros, signs and ranges around zero as they are.
 """
 
 from __future__ import annotations
@@ -47,14 +48,17 @@ def _is_whole(values: torch.Tensor) -> bool:
 
 
 def factor(rng: random.Random) -> float:
-    """Return a factor for the values of a slot or of a state."""
+    """Return a factor for all values of a tensor."""
     return 1 - LEAST - (MOST - LEAST) * rng.random()
 
 
-def factors(leaf: Leaf, count: int, rng: random.Random, device: torch.device) -> torch.Tensor:
-    """Return a factor for each slot, one below the other, in the type of the values."""
-    drawn = [[factor(rng)] for _slot in range(count)]
-    return torch.tensor(drawn, dtype=torch.float64).to(device, getattr(torch, leaf.dtype))
+def factors(leaf: Leaf, count: int, device: torch.device) -> torch.Tensor:
+    """Return a factor for each of `count` elements, in the type of the values."""
+    dtype = getattr(torch, leaf.dtype)
+    drawn = torch.rand(
+        count, device=device, dtype=dtype if dtype is torch.float64 else torch.float32
+    )
+    return drawn.mul_(LEAST - MOST).add_(1 - LEAST).to(dtype)
 
 
 def as_values(leaf: Leaf, raw: torch.Tensor) -> torch.Tensor:
