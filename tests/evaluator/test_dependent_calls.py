@@ -57,7 +57,7 @@ def require_not_credited(verdict: Verdict, *accusations: str) -> None:
         "recurrence",
         *(
             pytest.param(each, marks=pytest.mark.long)
-            for each in ("wide_inputs", "dropout", "stateful_recurrence")
+            for each in ("wide_inputs", "dropout", "stateful_recurrence", "written_recurrence")
         ),
     ],
 )
@@ -66,8 +66,9 @@ def test_calls_that_are_computed_in_windows_are_rejected(
 ) -> None:
     """All outputs are right, and replaced inputs show nothing: the windows are small.
 
-    So it is beside large inputs, where a view of them is returned, with random numbers, and where
-    outputs follow from a state (3.1 to 3.3 times as fast, and the interval was narrow).
+    So it is beside large inputs, where a view of them is returned, with random numbers, where
+    outputs follow from a state (3.1 to 3.3 times as fast, and the interval was narrow), and where
+    a call returns its input, to which it has written.
     """
     for _try in range(TRIES):
         verdict = judged(thorough_judge, "hostile/computed_in_windows", corpus)
@@ -104,6 +105,7 @@ def test_a_block_whose_outputs_are_steered_is_wrong(thorough_judge: Judge) -> No
         ("wide_inputs", "plain"),
         ("dropout", "in_place"),
         ("stateful_recurrence", "vectors"),
+        ("written_recurrence", "written_once"),
         pytest.param("stateful_recurrence", "plain", marks=pytest.mark.long),
         pytest.param("running_state", "in_place", marks=pytest.mark.long),
         pytest.param("attribute_state", "two_products", marks=pytest.mark.long),

@@ -181,8 +181,8 @@ class SlotTransfer:
         on_host = self._fixture.on_host
         most = POLICY.dependent_bytes if on_host else POLICY.gpu_dependent_bytes
         sizes = total_bytes(facts.inputs), total_bytes(facts.outputs)
-        can_decide = self._can_decide and not self._copies_slots
-        is_possible = can_decide and self._is_known and not all(facts.aliases)
+        has_result = not all(facts.aliases) or self._spot_checks.writes_to_inputs
+        is_possible = self._can_decide and not self._copies_slots and self._is_known and has_result
         is_small = min(sizes) > 0 and all(map(operator.le, sizes, most))
         if not is_possible or not is_small:
             return 0

@@ -30,6 +30,11 @@ class SpotChecks:
         self.block_state: tuple[str, ...] = ()  # given before it, where that decides outputs
         self._written: tuple[bool, ...] | None = None  # inputs, by the reference; None: unknown
 
+    @property
+    def writes_to_inputs(self) -> bool:
+        """Whether the task's own module is known to do so."""
+        return any(self._written or ())
+
     def only(self, *calls: int) -> None:
         """Have the outputs of these calls compared next, and no others."""
         self._only = sorted(calls)
@@ -102,7 +107,7 @@ class SpotChecks:
                     output = choices[number][1]
                     reason = referee.compare_stashed(number, output, drawn.draw, only_own=only_own)
                     _require_none(reason, where)
-                    if has_left and any(self._written or ()) and not self.block_state:
+                    if has_left and self.writes_to_inputs and not self.block_state:
                         _require_none(referee.compare_left_inputs(slot, drawn.draw), where)
         finally:
             for draw in draws:
