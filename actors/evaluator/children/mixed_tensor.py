@@ -49,14 +49,12 @@ class MixedTensor:
 
     @property
     def has_few_mixes(self) -> bool:
-        """Whether calls would share rows, or the whole tensor, of values without other factors.
+        """Whether calls would share rows, or the whole tensor, but for factors.
 
-        Values of halves with a factor may be within what such tensors' results are off by.
+        What a factor changes could be interpolated, and in halves it is within rounding.
         """
-        is_precise = self.is_scaled and item_bytes(self.leaf) >= torch.float32.itemsize
-        elements = math.prod(self.leaf.shape)
-        is_short = elements < FEW_ELEMENTS or 1 < row_length(self.leaf) < FEW_ELEMENTS
-        return is_short and not is_precise
+        is_small = math.prod(self.leaf.shape) < FEW_ELEMENTS
+        return is_small or 1 < row_length(self.leaf) < FEW_ELEMENTS
 
     def release(self) -> None:
         """Free the memory of the mask and the factors."""
