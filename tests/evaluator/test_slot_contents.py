@@ -146,12 +146,12 @@ def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) ->
         assert not any(torch.equal(one, other) for other in slots[:number])
 
 
-@pytest.mark.parametrize("name", ["tokens", "bounded", "tokens beside others"])
+@pytest.mark.parametrize("name", ["tokens", "two signs", "tokens beside others"])
 def test_values_without_a_factor_have_draws(torch: ModuleType, name: str) -> None:
     """What is computed of each value of two draws would be asked for again in each call."""
     draws: dict[str, Any] = {
         "tokens": lambda: [torch.randint(0, 50000, (4, 64))],
-        "bounded": lambda: [torch.rand(300) + 1],
+        "two signs": lambda: [(torch.rand(300) + 1) * (torch.randint(0, 2, (300,)) * 2 - 1)],
         "tokens beside others": lambda: [torch.randn(64), torch.randint(0, 50000, (4, 64))],
     }
     contents, memory = made(torch, draws[name])
@@ -352,6 +352,19 @@ def test_short_rows_and_small_tensors_have_draws(
     """What they have in common but for a factor could be interpolated."""
     contents, _memory = made(torch, lambda: [torch.randn(shape), torch.randn(64)])
     assert contents.is_mixing is is_mixed
+
+
+@pytest.mark.parametrize("most", [2.0, -1.0])
+def test_values_away_from_zero_come_nearer_to_their_middle(torch: ModuleType, most: float) -> None:
+    """Their function could be kept from two draws, and their bounds have to stay."""
+    contents, memory = made(torch, lambda: [torch.rand(1 << 15) + most - 1])
+    assert contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    values: Any = torch.stack([inputs_of(contents, slot)[0] for slot in range(COUNT)])
+    assert not any(is_changed(contents, memory, slot) for slot in range(COUNT))
+    assert most - 1 <= float(values.min()) < float(values.max()) <= most
+    for place in range(0, 1 << 15, 999):
+        assert len(values[:, place].unique()) == COUNT
 
 
 @pytest.mark.usefixtures("slow_draws")

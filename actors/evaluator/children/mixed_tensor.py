@@ -39,7 +39,7 @@ class MixedTensor:
         self.leaf = leaf
         self.begin = begin
         self.is_mixed = is_mixed
-        self.is_scaled = False  # each slot's values have factors
+        self.centre: float | None = None  # to which factors bring values nearer; None: no factors
         self._factors: torch.Tensor | None = None  # slots × words
         self._all_factors = torch.empty(0)
         self._word = _word_bytes(leaf) if leaf.nbytes else 1
@@ -55,6 +55,11 @@ class MixedTensor:
         """
         is_small = math.prod(self.leaf.shape) < FEW_ELEMENTS
         return is_small or 1 < row_length(self.leaf) < FEW_ELEMENTS
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether each slot's values have factors."""
+        return self.centre is not None
 
     def release(self) -> None:
         """Free the memory of the mask and the factors."""
@@ -102,7 +107,7 @@ class MixedTensor:
     ) -> bool:
         """Mix on a card in one pass; return False where torch has to do it."""
         size = mixing_kernel.WORD_BYTES
-        if not memory.bytes.is_cuda or self.leaf.nbytes % size:
+        if not memory.bytes.is_cuda or self.leaf.nbytes % size or self.centre:
             return False
         first, second = (self._words(raw, size) for raw in draws)
         values = None if self._factors is None else self._values(self._factors)
@@ -132,9 +137,9 @@ class MixedTensor:
             self._scaled(place, None if factors is None else factors[piece])
 
     def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
-        """Multiply the values in their memory by those of `factors`; return the words."""
+        """Scale the values in their memory by those of `factors`; return the words."""
         if factors is not None:
-            self._values(words).mul_(self._values(factors))
+            slot_scaling.scale(self._values(words), self._values(factors), self.centre or 0.0)
         return words
 
     def _values(self, words: torch.Tensor) -> torch.Tensor:

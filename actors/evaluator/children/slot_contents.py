@@ -75,7 +75,8 @@ class SlotContents:
             if is_mixed and not _can_mix(leaf, one, other):
                 return False
             tensor = MixedTensor(leaf, begin, is_mixed=is_mixed)
-            tensor.is_scaled = is_mixed and slot_scaling.can_scale(leaf, (one, other))
+            if is_mixed:
+                tensor.centre = slot_scaling.centre_of(leaf, (one, other))
             self._tensors.append(tensor)
         self.is_mixing = not self._has_values_again() and works_on(
             self.values(self._tried(first, second))
@@ -108,7 +109,8 @@ class SlotContents:
             raw = _half_of_each(one, other, tensor.leaf) if tensor.is_mixed else one
             if tensor.is_scaled:
                 values = slot_scaling.as_values(tensor.leaf, raw)
-                values.mul_(slot_scaling.factors(tensor.leaf, len(values), raw.device))
+                factors = slot_scaling.factors(tensor.leaf, len(values), raw.device)
+                slot_scaling.scale(values, factors, tensor.centre or 0.0)
             tried.append(raw)
         return tried
 

@@ -3,11 +3,13 @@
 Slots are mixed of two draws.  A candidate could remember its function of each value of both, where
 that is a function of single elements, and answer later calls by looking values up.  Each element
 has its own factor: rows of a few elements that only had a common one could be looked up by their
-direction.  A factor a little below one leaves zeros, signs and ranges around zero as they are.
+direction.  A factor a little below one leaves zeros, signs and ranges around zero as they are, and
+values that are all away from zero come nearer to the middle of their range.
 """
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -22,18 +24,30 @@ WHOLE_SHARE = 0.5  # with more whole numbers than that besides zeros they are ma
 AWAY_FROM_ZERO = 0.05  # of the largest value: the smallest may be a bound
 
 
-def can_scale(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> bool:
-    """Whether values of this kind stay of their kind when they are a little smaller."""
+def centre_of(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> float | None:
+    """Return the value to which values of this kind may come a little nearer; None: no value.
+
+    It is zero, or the middle of values that are all away from it: the smallest may be a bound.
+    """
     if leaf.dtype not in DTYPES:
-        return False
-    for raw in draws:
-        values = as_values(leaf, raw)[:MAX_INSPECTED].float()
-        sizes = values.abs()
-        if _is_whole(values) or bool(sizes.min() > AWAY_FROM_ZERO * sizes.max()):
-            return False
-        if bool(values.isnan().any()):  # its bits may be others after each multiplication
-            return False
-    return True
+        return None
+    both = torch.cat([as_values(leaf, raw)[:MAX_INSPECTED].float() for raw in draws])
+    # The bits of a NaN may be others after each multiplication.
+    if any(_is_whole(half) for half in both.chunk(2)) or bool(both.isnan().any()):
+        return None
+    least, most = float(both.min()), float(both.max())
+    if both.abs().min() <= AWAY_FROM_ZERO * both.abs().max():
+        return 0.0
+    is_on_one_side = least * most > 0 and math.isfinite(least) and math.isfinite(most)
+    return (least + most) / 2 if is_on_one_side else None
+
+
+def scale(values: torch.Tensor, factors: torch.Tensor, centre: float) -> None:
+    """Bring values nearer to the centre, in their memory."""
+    if centre:
+        values.sub_(centre).mul_(factors).add_(centre)
+    else:
+        values.mul_(factors)
 
 
 def can_scale_state(value: torch.Tensor) -> bool:
