@@ -223,6 +223,31 @@ def test_attacks_on_the_channel_and_on_processes_fail_the_candidate_only(
     assert verdict.verdict in (Outcome.CRASHED, Outcome.TIMED_OUT)
 
 
+IN_FLIGHT = """
+import array, socket
+pairs = []
+try:
+    for _ in range(400):
+        one, other = socket.socketpair()
+        ends = [one.fileno(), other.fileno()]
+        ends += [pairs[-1][0].fileno(), pairs[-1][1].fileno()] if pairs else []
+        for each in (one, other):
+            each.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", ends))])
+        pairs.append((one, other))
+        if len(pairs) > 100:
+            for each in pairs.pop(0):
+                each.close()
+except OSError:
+    pass
+"""
+
+
+def test_descriptors_in_flight_keep_nobody_from_a_verdict(judged: Judged) -> None:
+    """The kernel counts a user's, and refused those of the referee: "the reference failed"."""
+    for before in (IN_FLIGHT, ""):
+        assert judged(wrong_candidate(before)).verdict is Outcome.WRONG
+
+
 def test_no_secret_reaches_a_candidate(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment is an allow-list: a key of the judge is not in a candidate's."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")

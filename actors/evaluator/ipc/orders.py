@@ -47,6 +47,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     data_bytes: int | None = None
     file_bytes: int | None = None
     processes: int | None = None
+    open_files: int | None = None
     memory_bytes: int | None = None  # of all its processes together
     own_network: bool = False  # it may connect within an empty network namespace
 

@@ -38,6 +38,7 @@ class ConfinementFactory:
         self.kind = kind
         self.limits = limits
         self.store = store
+        self._open_files = sandbox.candidates_open_files()
         self.task_bytes = 0  # size of the present task's inputs, parameters and outputs
         private = [*hide, *paths.home_folders(), *map(Path, paths.SHARED_FOLDERS)]
         self._import_paths = import_paths
@@ -70,6 +71,7 @@ class ConfinementFactory:
             data_bytes=None if trusted else data,
             file_bytes=None if trusted else MAX_FILE_GIB * 2**30,
             processes=MAX_PROCESSES,
+            open_files=None if trusted else self._open_files,
             memory_bytes=None if trusted else self._memory_limit(),
         )
 

@@ -37,7 +37,9 @@ from actors.installation import module_path
 
 SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
 CAREFUL = linux.MS_NOSUID | linux.MS_NODEV
-OPEN_FILES = 1024
+# Open files of a candidate's process at most, and this share of the judge's own limit; the judge
+# raises that to the second number at most.
+OPEN_FILES, OPEN_FILES_SHARE, JUDGES_OPEN_FILES = 1024, 1 / 4, 1 << 16
 USER_PROCESSES = 4096
 HIGHEST = 3
 LEVEL = 1  # the lowest; `ZygoteReady.level` has the machine's, which goes into verdicts
@@ -203,11 +205,25 @@ def _cap_processes(limit: int | None) -> bool:
     return True
 
 
+def candidates_open_files() -> int:
+    """Return the limit of open files of candidates' processes, after raising that of this one.
+
+    The kernel counts the descriptors that all of a user's processes have sent through Unix sockets
+    and not received.  Where these are more than the open files of the process that sends another,
+    it is refused: candidates could keep the judge and its children from passing any.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = JUDGES_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, JUDGES_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return min(OPEN_FILES, int(OPEN_FILES_SHARE * most))
+
+
 def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
     """In the process that will run candidate code: set limits and environment, drop privileges."""
     limits = [
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_NOFILE, confinement.open_files),
         (resource.RLIMIT_DATA, confinement.data_bytes),
         (resource.RLIMIT_FSIZE, confinement.file_bytes),
     ]
