@@ -14,6 +14,7 @@ from corpus.scene import is_credited
 from actors.evaluator.ipc.referee_orders import ImportTask, MakeModel, PrepareTask
 from actors.evaluator.judge import Judge
 from actors.evaluator.reference.referee_client import RefereeClient
+from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Outcome, Task, Verdict
 
 
@@ -120,6 +121,48 @@ def test_a_state_that_counts_stays_as_it_is(torch: ModuleType) -> None:
         assert not slot_scaling.can_scale_state(counts)
     assert slot_scaling.can_scale_state(torch.tensor(0.37))
     assert slot_scaling.can_scale_state(torch.tensor([0.0, 0.5], dtype=torch.bfloat16))
+
+
+SLOW = """
+import time
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(64))
+
+    def forward(self, x):
+        time.sleep(0.004)
+        self.total = self.total * 0.5 + x
+        return self.total + x
+
+def get_inputs():
+    return [torch.randn(64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_slow_task_with_a_state_is_repeated_for_a_short_time(
+    patient_judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate that was 500 times as fast had blocks that took the referee ten seconds each."""
+    repeated = []
+    compare_changes = RefereeClient.compare_changes
+
+    def counted(client: Any, names: Any, after: int, calls: int, seed: Any) -> Any:
+        repeated.append(calls)
+        return compare_changes(client, names, after, calls, seed)
+
+    monkeypatch.setattr(RefereeClient, "compare_changes", counted)
+    fast = SLOW.replace("Model(", "ModelNew(").replace("time.sleep(0.004)", "pass")
+    verdict = patient_judge.judge(Task(name="slow", source=SLOW), fast)
+    assert isinstance(verdict, Verdict)
+    assert verdict.is_correct, verdict
+    assert repeated
+    assert 4e-3 * max(repeated) <= POLICY.max_repeated_s
 
 
 KEPT = """

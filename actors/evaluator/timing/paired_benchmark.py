@@ -152,6 +152,8 @@ class PairedBenchmark:
             self._block_size.limit(int(most_s / self._transfer.draw_s))
         for side in SIDES:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
+            if side == "reference" and self.fixture.facts.updated.items:
+                self._block_size.limit(int(POLICY.max_repeated_s / (call_us / 1e6)))
             self._block_size.plan(side, call_us)
             if call_us >= POLICY.long_call_s * 1e6:
                 self._long.add(side)

@@ -56,6 +56,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # On a card the shortest timing has 25 fills.
     max_draw_s: float = 0.25
     gpu_max_draw_s: float = 0.1
+    # Seconds: the reference's calls of a block take no longer where the referee repeats blocks, as
+    # it does where calls change a state.  A candidate that is 500 times as fast had blocks that the
+    # referee repeated for ten seconds each.
+    max_repeated_s: float = 0.4
 
     # --- warm-up and overhead -----------------------------------------------------------------
 
