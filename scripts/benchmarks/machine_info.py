@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import Counter
 from pathlib import Path
+
+import pynvml
 
 
 def machine() -> str:
-    """Return one line: processor, cores, memory, system, Python."""
+    """Return one line: processor, cores, memory, system, Python, cards."""
     cpu = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -18,8 +21,24 @@ def machine() -> str:
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{cpu}, {os.cpu_count()} cores, {gib:.0f} GiB, Linux {platform.release().split('-')[0]},"
-        f" Python {platform.python_version()}"
+        f" Python {platform.python_version()}{cards()}"
     )
+
+
+def cards() -> str:
+    """Return the names of the machine's cards and their driver, after a comma; "" without any."""
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        found = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
+        names = Counter(str(pynvml.nvmlDeviceGetName(handle)) for handle in found)
+        driver = pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError:
+        return ""
+    if not names:
+        return ""
+    shown = " and ".join(f"{many} {name}" if many > 1 else name for name, many in names.items())
+    return f", {shown}, driver {driver}"
 
 
 def disk(folder: Path, times: int = 200) -> tuple[float, float]:

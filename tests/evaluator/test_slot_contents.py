@@ -161,6 +161,16 @@ def test_values_without_a_factor_have_draws(torch: ModuleType, name: str) -> Non
     assert len(values.unique()) > 0.9 * values.numel()
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8"])
+def test_values_of_one_byte_are_mixed(torch: ModuleType, dtype: str) -> None:
+    """A table of them is honest, and draws for each slot took most of a small task's timing."""
+    few = getattr(torch, dtype)
+    contents, _memory = made(
+        torch, lambda: [torch.randn(64), torch.randint(0, 2, (64, 128)).to(few)]
+    )
+    assert contents.is_mixing
+
+
 @pytest.mark.parametrize("name", ["time steps", "scalar"])
 def test_a_tensor_of_few_contents_has_draws(torch: ModuleType, name: str) -> None:
     """Two draws of a few whole numbers make so few mixes that results could be kept by them."""

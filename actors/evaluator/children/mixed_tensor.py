@@ -57,6 +57,14 @@ class MixedTensor:
         return is_small or 1 < row_length(self.leaf) < FEW_ELEMENTS
 
     @property
+    def has_values_again(self) -> bool:
+        """Whether a function of single elements could be kept from slot to slot.
+
+        Of one byte it is a table of 256 values, which is honest.
+        """
+        return self.is_mixed and not self.is_scaled and item_bytes(self.leaf) > 1
+
+    @property
     def is_scaled(self) -> bool:
         """Whether each slot's values have factors."""
         return self.centre is not None

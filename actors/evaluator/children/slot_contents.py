@@ -95,11 +95,11 @@ class SlotContents:
         have one they are accepted where draws are slow, unless they are so few that calls share
         whole tensors.
         """
-        again = [each for each in self._tensors if each.is_mixed and not each.is_scaled]
+        again = any(each.has_values_again for each in self._tensors)
         return (
             not any(each.is_scaled for each in self._tensors)
             or any(each.has_few_mixes for each in self._tensors if each.is_mixed)
-            or bool(again and self.draw_s <= CHEAP_DRAW_S)
+            or (again and self.draw_s <= CHEAP_DRAW_S)
         )
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:
