@@ -12,16 +12,18 @@ left_out="gpu or live or long" # by name, or by `make test-long`
 at_once=$((2 * $(nproc)))
 ((at_once < 4)) && at_once=4
 
-# Those that take longest begin first.  The evaluator's tests are two parts of about the same length.
-order=(whole evaluator judge search fastbuild faults rest recipes supervisor network corpus)
-judge_files=(tests/evaluator/test_evaluator_[a-k]*.py)
+# Those that take longest begin first.  The evaluator's tests are three parts.
+order=(whole evaluator judge states search fastbuild faults rest recipes supervisor network corpus)
+judge_files=(tests/evaluator/test_evaluator_*.py)
+states_files=(tests/evaluator/test_[o-z]*.py)
 other_files=()
 for file in tests/evaluator/test_*.py; do
-    [[ " ${judge_files[*]} " == *" $file "* ]] || other_files+=("$file")
+    [[ " ${judge_files[*]} ${states_files[*]} " == *" $file "* ]] || other_files+=("$file")
 done
 declare -A folders=(
     [whole]="tests/whole"
     [judge]="${judge_files[*]}"
+    [states]="${states_files[*]}"
     [evaluator]="${other_files[*]} tests/release"
     [faults]="tests/faults"
     [search]="tests/coordinator tests/watch"
