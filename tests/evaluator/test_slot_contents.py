@@ -354,7 +354,14 @@ def test_no_row_of_a_few_elements_has_the_direction_of_an_earlier_one(
 @pytest.mark.usefixtures("slow_draws")
 @pytest.mark.parametrize(
     ("shape", "is_mixed"),
-    [((15,), False), ((16,), True), ((400, 4), False), ((400, 4, 1), False), ((400, 1), True)],
+    [
+        ((15,), False),
+        ((16,), True),
+        ((400, 4), False),
+        ((400, 4, 1), False),
+        ((400, 1), True),
+        ((4, 9, 7, 7), True),
+    ],
 )
 def test_short_rows_and_small_tensors_have_draws(
     torch: ModuleType, shape: tuple[int, ...], *, is_mixed: bool

@@ -26,6 +26,7 @@ MIN_WORDS = 1 << 12
 # many words, where it has as many elements: of fewer a candidate could keep what it computes from
 # each mix.
 FEW_ELEMENTS = 16
+IMAGE_DIMENSIONS = 4  # and more
 # On a host slots are written in pieces: so many bytes in all slots together, in each at least so
 # many.  On a card, where 12 GiB take 20 ms, pieces of 24 MB made that 52 ms.
 PIECE_BYTES, MIN_PIECE_BYTES = 1 << 21, 1 << 14
@@ -228,5 +229,10 @@ def _word_bytes(leaf: Leaf) -> int:
 
 
 def row_length(leaf: Leaf) -> int:
-    """Return the elements of a row: the last dimension that has more than one."""
-    return next((length for length in reversed(leaf.shape) if length > 1), 1)
+    """Return the elements of a row: of the last dimension, and of images of the last two.
+
+    Dimensions of one element are none.
+    """
+    lengths = [length for length in leaf.shape if length > 1]
+    last = 2 if len(leaf.shape) >= IMAGE_DIMENSIONS else 1
+    return math.prod(lengths[-last:])
