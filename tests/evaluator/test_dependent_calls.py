@@ -102,7 +102,7 @@ def test_a_block_whose_outputs_are_steered_is_wrong(thorough_judge: Judge) -> No
     ("corpus", "name"),
     [
         ("recurrence", "plain"),
-        ("wide_inputs", "plain"),
+        pytest.param("wide_inputs", "plain", marks=pytest.mark.long),
         ("dropout", "in_place"),
         ("stateful_recurrence", "vectors"),
         ("written_recurrence", "written_once"),

@@ -502,6 +502,17 @@ def test_a_candidate_is_not_asked_what_its_calls_take() -> None:
     assert found == pytest.approx(1000.0)
 
 
+def test_blocks_that_the_referee_repeats_follow_what_a_call_of_it_takes() -> None:
+    """One call that other programs held up makes no block short for good."""
+    sizes = BlockSize(most=2048, block_s=0.01, time_s=20.0, is_repeated=True)
+    sizes.plan("reference", 40_000.0)
+    sizes.plan("candidate", 10.0)
+    assert sizes.calls("candidate") == POLICY.max_repeated_s / 0.04
+    sizes.plan("reference", 40.0)
+    assert sizes.plan("candidate", 10.0)
+    assert sizes.calls("candidate") == 1000
+
+
 def test_a_side_that_gets_fast_is_planned_anew() -> None:
     """A block of one call of a fast kernel does not count, and the next one is longer."""
     sizes = BlockSize(most=2048, block_s=0.01, time_s=20.0)

@@ -439,7 +439,9 @@ ALTERNATIONS = {
 
 
 @pytest.mark.parametrize("is_honest", [True, False])
-@pytest.mark.parametrize("name", ALTERNATIONS)
+@pytest.mark.parametrize(
+    "name", ["number", *(pytest.param(name, marks=pytest.mark.long) for name in ("flag", "buffer"))]
+)
 def test_a_state_that_takes_turns_is_one(
     patient_judge: Judge, name: str, *, is_honest: bool
 ) -> None:

@@ -16,8 +16,15 @@ class BlockSize:
     that is a hundred times as fast would have the reference work for a hundred blocks.
     """
 
-    def __init__(self, *, most: int, block_s: float, time_s: float) -> None:
-        """`most`: what memory allows; `block_s`: what a block is to last at least."""
+    def __init__(
+        self, *, most: int, block_s: float, time_s: float, is_repeated: bool = False
+    ) -> None:
+        """`most`: what memory allows; `block_s`: what a block is to last at least.
+
+        `is_repeated`: the referee repeats blocks with the task's own module.
+        """
+        self._is_repeated = is_repeated
+        self._most_repeated = POLICY.max_block_calls
         self.most = max(1, min(most, POLICY.max_block_calls))
         # With a short time limit blocks are short: the planned number of them has to fit.
         self.block_s = min(block_s, time_s / POLICY.planned_blocks)
@@ -43,9 +50,11 @@ class BlockSize:
         A side that was slow until now and gets fast has blocks that say nothing, so they do not
         count, and the next one has more calls.
         """
+        if side == "reference" and self._is_repeated:  # anew each time: one block may be held up
+            self._most_repeated = max(1, int(POLICY.max_repeated_s * 1e6 / max(call_us, 1e-3)))
         calls = self._calls[side]
         wanted = math.ceil(self.block_s / max(call_us / 1e6, 1e-9))
-        planned = max(1, min(wanted, self.most))
+        planned = max(1, min(wanted, self.most, self._most_repeated))
         is_too_short = planned > POLICY.max_stretch * calls
         if is_too_short or POLICY.max_stretch * planned < calls:
             self._calls[side] = planned

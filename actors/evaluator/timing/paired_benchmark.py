@@ -81,6 +81,7 @@ class PairedBenchmark:
             most=self._most_calls(fixture.task_bytes),
             block_s=POLICY.block_s,
             time_s=self._time_s,
+            is_repeated=bool(fixture.facts.updated.items),
         )
         self._block_times = BlockTimes(on_host=self._on_host)
         self._left_work = LeftWork()
@@ -152,8 +153,6 @@ class PairedBenchmark:
             self._block_size.limit(int(most_s / self._transfer.draw_s))
         for side in SIDES:
             call_us = self._transfer.rehearse(side, self._block_size.block_s)
-            if side == "reference" and self.fixture.facts.updated.items:
-                self._block_size.limit(int(POLICY.max_repeated_s / (call_us / 1e6)))
             self._block_size.plan(side, call_us)
             if call_us >= POLICY.long_call_s * 1e6:
                 self._long.add(side)
