@@ -42,8 +42,8 @@ SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
 INTRODUCTION = (
-    "This code was right in a test on the device that its measurement names, beside torch there. "
-    "Take, change or leave it: the judge's measurement decides."
+    "This code was right in a test on the device that it names, beside torch. "
+    "Take, change or leave it: the judge decides."
 )
 
 OUTLINE_INTRODUCTION = (
