@@ -80,10 +80,13 @@ def wish(rng: Random, runner: InMemoryRun) -> None:
 
 
 def end_look_at_rejected(runner: InMemoryRun) -> None:
-    """End the second look at a node that was rejected meanwhile; a kill ends it as well."""
+    """Kill the coordinator that looks again at a node which was rejected meanwhile.
+
+    The next one does not look at it: a run that is killed there and one that is not differ in that.
+    """
     tree, number = runner.search.tree, runner.search.confirming
     if tree is not None and number in runner.offers and tree[number].rejected:
-        runner.step(number)
+        runner.crash()
 
 
 def steered_run(
