@@ -239,8 +239,7 @@ def main(arguments: list[str]) -> int:
     flags = _parser().parse_args(arguments)
     names = _chosen(flags.names)
     compared = [] if flags.no_torch else [name for name in names if _has_any(name, flags.torch)]
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    print(f"{machine()}, {gpu}, torch {torch.__version__}")
+    print(f"{machine()}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(flags.jobs) as pool:
         beside = compared if flags.at_once else []
         running = {name: pool.submit(build_side, name, None) for name in beside}

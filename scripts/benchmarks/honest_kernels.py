@@ -141,7 +141,16 @@ class HonestKernel(Value, frozen=True, kw_only=True):
     name: str
     task: str
     candidate: str
-    clocked: str = ""  # what another clock imports, with `get_inputs`; empty: the candidate
+    task_in_front: bool = False  # another clock needs the task's `get_inputs`
+
+    @property
+    def clocked(self) -> str:
+        """What another clock imports."""
+        if not self.task_in_front:
+            return self.candidate
+        lines = f"{self.task}\n{self.candidate}".splitlines(keepends=True)
+        # These have to be a file's first ones.
+        return "".join(line for line in lines if not line.startswith("from __future__ "))
 
     @property
     def gigabytes(self) -> int:

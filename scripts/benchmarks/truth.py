@@ -95,10 +95,8 @@ def main(arguments: list[str]) -> int:
 
 def kernel_of(task: Path, candidate: Path) -> HonestKernel:
     """Return the kernel of two files; another clock takes the task's inputs."""
-    sources = [path.read_text(encoding="utf-8") for path in (task, candidate)]
-    lines = (line for source in sources for line in source.splitlines(keepends=True))
-    clocked = "".join(line for line in lines if not line.startswith("from __future__ "))
-    return HonestKernel(name=candidate.stem, task=sources[0], candidate=sources[1], clocked=clocked)
+    task_source, source = (path.read_text(encoding="utf-8") for path in (task, candidate))
+    return HonestKernel(name=candidate.stem, task=task_source, candidate=source, task_in_front=True)
 
 
 class ClockComparison:
@@ -139,8 +137,9 @@ class ClockComparison:
 
     def _prepare(self, kernels: Sequence[HonestKernel]) -> None:
         """Start everything, and build what is compiled, before the first kernel is timed."""
-        compiled = [each.candidate for each in kernels if is_built(each)]
-        self._clock.build([each.clocked or each.candidate for each in kernels if is_built(each)])
+        built_kernels = [each for each in kernels if "load_inline(" in each.candidate]
+        compiled = [each.candidate for each in built_kernels]
+        self._clock.build([each.clocked for each in built_kernels])
         with ThreadPoolExecutor(BUILDERS) as builders:
             built = [builders.submit(self._judge.build, each) for each in compiled]
             self._judge.measure(self._task_of(kernels[0]), defer_baselines=True)
@@ -156,7 +155,7 @@ class ClockComparison:
         built = self._built.get(kernel.candidate)
         try:
             with (
-                self._clock.holding(kernel.clocked or kernel.candidate),
+                self._clock.holding(kernel.clocked),
                 timed_by_all(self._clock, self._time_s) as times,
             ):
                 if kernel.gigabytes:
@@ -181,11 +180,6 @@ class ClockComparison:
             flush=True,
         )
         return Deviations(same=same, apart=apart)
-
-
-def is_built(kernel: HonestKernel) -> bool:
-    """Whether a compiler has to build it before it is judged."""
-    return "load_inline(" in kernel.candidate
 
 
 class Deviation(Value, frozen=True, kw_only=True):

@@ -242,7 +242,7 @@ except OSError:
 """
 
 
-def test_descriptors_in_flight_keep_nobody_from_a_verdict(judged: Judged) -> None:
+def test_descriptors_in_flight_keep_no_candidate_from_a_verdict(judged: Judged) -> None:
     """The kernel counts a user's, and refused those of the referee: "the reference failed"."""
     for before in (IN_FLIGHT, ""):
         assert judged(wrong_candidate(before)).verdict is Outcome.WRONG

@@ -55,7 +55,8 @@ class MixedTensor:
         What a factor changes could be interpolated, and in halves it is within rounding.
         """
         is_small = math.prod(self.leaf.shape) < FEW_ELEMENTS
-        return is_small or 1 < row_length(self.leaf) < FEW_ELEMENTS
+        is_short = is_small or 1 < row_length(self.leaf) < FEW_ELEMENTS
+        return self.is_mixed and is_short
 
     @property
     def has_values_again(self) -> bool:
@@ -148,8 +149,19 @@ class MixedTensor:
     def _scaled(self, words: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
         """Scale the values in their memory by those of `factors`; return the words."""
         if factors is not None:
-            slot_scaling.scale(self._values(words), self._values(factors), self.centre or 0.0)
+            self._scale(self._values(words), self._values(factors))
         return words
+
+    def scale_anew(self, raw: torch.Tensor) -> None:
+        """Scale a draw's bytes, in their memory, by factors that no slot has."""
+        values = self._values(raw)
+        self._scale(values, slot_scaling.factors(self.leaf, len(values), raw.device))
+
+    def _scale(self, values: torch.Tensor, factors: torch.Tensor) -> None:
+        if self.centre:
+            values.sub_(self.centre).mul_(factors).add_(self.centre)
+        else:
+            values.mul_(factors)
 
     def _values(self, words: torch.Tensor) -> torch.Tensor:
         return slot_scaling.as_values(self.leaf, words)

@@ -92,14 +92,13 @@ class SlotContents:
         """Whether calls would share values of which a candidate could keep what it computes.
 
         Values without a factor are those of two draws: tokens, for example.  Beside others that
-        have one they are accepted where draws are slow, unless they are so few that calls share
-        whole tensors.
+        have one they are accepted where draws are slow.
         """
-        again = any(each.has_values_again for each in self._tensors)
+        tensors = self._tensors
         return (
-            not any(each.is_scaled for each in self._tensors)
-            or any(each.has_few_mixes for each in self._tensors if each.is_mixed)
-            or (again and self.draw_s <= CHEAP_DRAW_S)
+            not any(each.is_scaled for each in tensors)
+            or any(each.has_few_mixes for each in tensors)
+            or (self.draw_s <= CHEAP_DRAW_S and any(each.has_values_again for each in tensors))
         )
 
     def _tried(self, first: list[torch.Tensor], second: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -108,9 +107,7 @@ class SlotContents:
         for tensor, one, other in zip(self._tensors, first, second, strict=True):
             raw = _half_of_each(one, other, tensor.leaf) if tensor.is_mixed else one
             if tensor.is_scaled:
-                values = slot_scaling.as_values(tensor.leaf, raw)
-                factors = slot_scaling.factors(tensor.leaf, len(values), raw.device)
-                slot_scaling.scale(values, factors, tensor.centre or 0.0)
+                tensor.scale_anew(raw)
             tried.append(raw)
         return tried
 

@@ -31,23 +31,16 @@ def centre_of(leaf: Leaf, draws: tuple[torch.Tensor, torch.Tensor]) -> float | N
     """
     if leaf.dtype not in DTYPES:
         return None
-    both = torch.cat([as_values(leaf, raw)[:MAX_INSPECTED].float() for raw in draws])
+    values = [as_values(leaf, raw)[:MAX_INSPECTED].float() for raw in draws]
+    both = torch.cat(values)
     # The bits of a NaN may be others after each multiplication.
-    if any(_is_whole(half) for half in both.chunk(2)) or bool(both.isnan().any()):
+    if any(map(_is_whole, values)) or bool(both.isnan().any()):
         return None
     least, most = float(both.min()), float(both.max())
-    if both.abs().min() <= AWAY_FROM_ZERO * both.abs().max():
+    if float(both.abs().min()) <= AWAY_FROM_ZERO * max(abs(least), abs(most)):
         return 0.0
     is_on_one_side = least * most > 0 and math.isfinite(least) and math.isfinite(most)
     return (least + most) / 2 if is_on_one_side else None
-
-
-def scale(values: torch.Tensor, factors: torch.Tensor, centre: float) -> None:
-    """Bring values nearer to the centre, in their memory."""
-    if centre:
-        values.sub_(centre).mul_(factors).add_(centre)
-    else:
-        values.mul_(factors)
 
 
 def can_scale_state(value: torch.Tensor) -> bool:
@@ -69,9 +62,7 @@ def factor(rng: random.Random) -> float:
 def factors(leaf: Leaf, count: int, device: torch.device) -> torch.Tensor:
     """Return a factor for each of `count` elements, in the type of the values."""
     dtype = getattr(torch, leaf.dtype)
-    drawn = torch.rand(
-        count, device=device, dtype=dtype if dtype is torch.float64 else torch.float32
-    )
+    drawn = torch.rand(count, device=device, dtype=torch.promote_types(dtype, torch.float32))
     return drawn.mul_(LEAST - MOST).add_(1 - LEAST).to(dtype)
 
 

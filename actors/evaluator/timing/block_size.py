@@ -50,10 +50,11 @@ class BlockSize:
         A side that was slow until now and gets fast has blocks that say nothing, so they do not
         count, and the next one has more calls.
         """
+        call_s = max(call_us / 1e6, 1e-9)
         if side == "reference" and self._is_repeated:  # anew each time: one block may be held up
-            self._most_repeated = max(1, int(POLICY.max_repeated_s * 1e6 / max(call_us, 1e-3)))
+            self._most_repeated = max(1, int(POLICY.max_repeated_s / call_s))
         calls = self._calls[side]
-        wanted = math.ceil(self.block_s / max(call_us / 1e6, 1e-9))
+        wanted = math.ceil(self.block_s / call_s)
         planned = max(1, min(wanted, self.most, self._most_repeated))
         is_too_short = planned > POLICY.max_stretch * calls
         if is_too_short or POLICY.max_stretch * planned < calls:

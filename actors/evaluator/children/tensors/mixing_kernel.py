@@ -161,11 +161,10 @@ def is_right(kernel: Kernel, dtype: torch.dtype | None, device: str) -> bool:
     draws = values.view(torch.complex128)[:, :TRIED_WORDS].contiguous()
     factors = None
     if dtype is not None:
-        words = (
-            (1 - torch.rand(2 * TRIED_WORDS * 8, device=device)).to(dtype).view(torch.complex128)
-        )
+        drawn = 1 - torch.rand(2 * TRIED_WORDS * 8, device=device)
+        words = drawn.to(dtype).view(torch.complex128)
         factors = words.as_strided((TRIED_SLOTS, TRIED_WORDS), (9, 1), 3).view(dtype)
-    return all(_is_right(kernel, draws, factors, parts) for parts in PARTS)
+    return all(_is_right(kernel, draws, factors, part) for part in PARTS)
 
 
 def _is_right(
