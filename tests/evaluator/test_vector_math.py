@@ -16,7 +16,7 @@ FORKS, BUSY_PROGRAMS = 600, 2
 FIRST_CALLS = """\
 import os, sys
 from actors.evaluator.children import zygote
-zygote.import_everything()
+zygote.import_everything("cpu")
 import torch
 wrong = 0
 for number in range(int(sys.argv[1])):

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 
+from actors.evaluator.children import triton_driver
 from actors.evaluator.ipc.tool_process import (
     PROFILED_CALL,
     REPORTING_TOOLS,
@@ -41,6 +42,8 @@ main()
 def exec_with_tool(command: tuple[str, ...], descriptor: int, device: str) -> None:
     """Become `command`, followed by this program, which takes over the channel."""
     os.set_inheritable(descriptor, True)
+    if device == "cuda":
+        triton_driver.install()
     # The new interpreter finds libraries where this process finds them.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     program = [sys.executable, "-c", program_text(), str(descriptor), device]

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children import profiler
+from actors.evaluator.children import profiler, triton_driver
 from actors.evaluator.children.call_clock import CallClock, CardWaker
 from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.dependent_inputs import Turn, decided_turns
@@ -373,6 +373,8 @@ def serve(descriptor: int, device: DeviceKind, kind: type[Runner] = Runner) -> N
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True
     )
+    if device == "cuda":
+        triton_driver.install()
     runner = kind(device)
     while True:
         try:

@@ -32,7 +32,7 @@ from protocol.values import DeviceKind
 POLL_MS = 500
 
 
-def import_everything() -> None:
+def import_everything(kind: DeviceKind) -> None:
     """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
@@ -41,10 +41,14 @@ def import_everything() -> None:
     # memory that its task needs, which takes 0.6 s and more.
     import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
-    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    from actors.evaluator.children import triton_driver
     from actors.evaluator.children.tensors import vector_math
 
+    compiling = triton_driver.start() if kind == "cuda" else None
+    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+
     vector_math.choose_kernels()  # before any child could do so with several threads
+    triton_driver.keep(compiling)
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
     gc.enable()
 
@@ -149,7 +153,7 @@ def main(arguments: list[str]) -> int:
         # Trusted modules are compiled for the next start, too, where the installation has not done
         # that (uv does not): without that the imports take 2.5 times as long.
         sys.dont_write_bytecode = False
-        import_everything()
+        import_everything(kind)
         sys.dont_write_bytecode = True
         if kind == "cuda":
             _load_arena_allocator(scratch)

@@ -135,13 +135,16 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # nodes that are nearer to each other are both confirmed, and that is timed to 1 %.
     enough_width_contender: float = 0.02
     # Seconds, and share of the ratio: for one behind the best after so long.  Calls that are little
-    # more than a launch vary by a tenth, and their place far behind is known long before.
+    # more than a launch vary by a tenth, and their place is known long before.
     behind_s: float = 1.0
     most_width_behind: float = 0.25
-    # Ratio, and numbers of groups after which that is looked at: the same where the best node is at
-    # least so many times as fast.
+    # Ratio: where the best node is at least so many times as fast as the whole interval, the place
+    # of a candidate far behind is known, however wide the interval.
     far_behind_ratio: float = 1.25
-    far_behind_looks: tuple[int, ...] = (4, 6)
+    # Groups: so many do for one that is far behind, and for any other first look of a task that has
+    # a best node (the winner is timed again).
+    far_behind_groups: int = 4
+    first_look_groups: int = 6
     # Ratio to the reference's undisturbed time: more than the first widens the interval; more than
     # the second, on a busy host, replaces the reference's time.  Two OpenMP threads that waited for
     # each other made a candidate with one thread 200 times as fast.

@@ -210,50 +210,44 @@ def is_enough(
     Then there are groups enough to doubt each of them, or the time is up a second time.
 
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
-    wider interval is narrow enough for it, and a still wider one after a second.  Few groups do for
-    one that is far below.  A contender's first look needs no more than ±1 %: the winner is timed
-    again in the end, then without a best.
+    wider interval is narrow enough for it, and a still wider one after a second.  One that is far
+    below ends at once.  A contender's first look needs no more than ±1 %: the winner is timed again
+    in the end, then without a best.
     """
     least_groups = POLICY.wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
     if elapsed_s >= time_s and len(measured) >= least_groups:
         return True
     groups = calm_groups(measured)
-    if best_speedup > 0 and is_far_behind(groups, best_speedup):
-        return True
-    if not is_look(len(groups)):
-        return False
-    interval = ratio_interval(groups)
-    if interval is None:
-        return False
-    is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
-    width = POLICY.enough_interval_width
-    if is_behind:
-        is_long = elapsed_s >= POLICY.behind_s
-        width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
-    elif best_speedup > 0:
-        width = POLICY.enough_width_contender
-    return interval[1] - interval[0] < width
-
-
-def is_far_behind(groups: Sequence[TimedGroup], best_speedup: float) -> bool:
-    """Whether few groups say for sure that a candidate is far slower than the best.
-
-    Not if it waited for a processor: on a busy machine that alone makes it slow.
-    """
-    if len(groups) not in POLICY.far_behind_looks or any(
-        group.candidate_wait_share > POLICY.max_calm_wait_share for group in groups
-    ):
-        return False
-    interval = ratio_interval(groups)
+    has_best = best_speedup > 0
+    interval = ratio_interval(groups) if is_look(len(groups), has_best=has_best) else None
     if interval is None:
         return False
     low, high = interval
-    is_far = high < math.log(best_speedup / POLICY.far_behind_ratio)
-    return is_far and high - low < POLICY.most_width_behind
+    if not has_best:
+        return high - low < POLICY.enough_interval_width
+    if high < math.log(best_speedup / POLICY.far_behind_ratio) and has_not_waited(groups):
+        return True
+    if len(groups) < POLICY.first_look_groups:
+        return False
+    width = POLICY.enough_width_contender
+    if high < math.log(best_speedup):
+        is_long = elapsed_s >= POLICY.behind_s
+        width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
+    return high - low < width
 
 
-def is_look(groups: int) -> bool:
-    """Whether the interval of this many groups is looked at, to end the timing."""
+def has_not_waited(groups: Sequence[TimedGroup]) -> bool:
+    """Whether the candidate waited for no processor: on a busy machine that alone makes it slow."""
+    return all(each.candidate_wait_share <= POLICY.max_calm_wait_share for each in groups)
+
+
+def is_look(groups: int, *, has_best: bool = False) -> bool:
+    """Whether the interval of this many groups is looked at, to end the timing.
+
+    `has_best`: it is a first look of a task that has a best node; these begin earlier.
+    """
+    if has_best and groups in (POLICY.far_behind_groups, POLICY.first_look_groups):
+        return True
     look = POLICY.enough_groups
     while look < groups:
         look = math.ceil(look * POLICY.look_growth)
