@@ -16,7 +16,8 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,12 +46,29 @@ def import_everything(kind: DeviceKind) -> None:
     from actors.evaluator.children.tensors import vector_math
 
     compiling = triton_driver.start() if kind == "cuda" else None
-    from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
+    with _asking_no_driver():
+        from actors.evaluator.children import builder, referee, runner, watched_runner  # noqa: F401
 
     vector_math.choose_kernels()  # before any child could do so with several threads
     triton_driver.keep(compiling)
     gc.freeze()  # children share these pages, and a collection in a child would copy all of them
     gc.enable()
+
+
+@contextmanager
+def _asking_no_driver() -> Iterator[None]:
+    """Have imports find a device without a question to its driver.
+
+    `torch.utils.cpp_extension` asks at its import.  The driver's answer starts a thread, and for a
+    part of a card (MIG) it initialises CUDA: then no fork can use the card.
+    """
+    import torch
+
+    asked, torch.cuda.is_available = torch.cuda.is_available, lambda: True
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = asked
 
 
 def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> None:
