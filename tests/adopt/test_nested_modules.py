@@ -49,7 +49,7 @@ def test_a_kernel_replaces_parts_that_are_fitted_too(folder: StageFolder) -> Non
     fit(folder, [], winners, silent)
     package, model = load_package(folder), ModelFile(FILE).build()
     before = [dict(vars(part)) for part in model.modules()]
-    value = torch.randn(256, 64)
+    value = torch.randn(8192, 64)
     with torch.no_grad():
         plain = model(value)
         assert {*BLOCKS, *BENDS, "last"} == {*package.fit(model)}
