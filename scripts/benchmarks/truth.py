@@ -13,7 +13,8 @@ and two other clocks time it:
   host's processors may change their speed by a half within milliseconds, so that calls which are
   little more than a launch differ from one moment to the next: the interval says by how much.
 
-How far the judge is off is the median over the groups.  With --draw the kernels come in an order
+How far the judge is off is the median over the groups; kernels that launches bound get more of
+them.  With --draw the kernels come in an order
 that the text decides, those bound by launches, by memory, by arithmetic and those of gigabytes in
 turn: with too few --seconds for all, no person chooses.  The exit status is 1 if the judge is
 off by more than 1 % for the median kernel or by more than 3 % for one (of calls under 5 µs, by more
@@ -55,6 +56,7 @@ from scripts.benchmarks.own_judge import with_own_judge
 
 MEDIAN_LIMIT, EACH_LIMIT = 0.01, 0.03
 SHORT_US, SHORT_LIMIT_US = 5.0, 0.5  # calls that launch nothing: the judge's resolution
+LAUNCHES_TIME = 3  # times the samples for what launches bound: it varies by a tenth
 BUILDERS = 4
 
 
@@ -62,7 +64,12 @@ def main(arguments: list[str]) -> int:
     """Judge and time the kernels; print the table."""
     parser = OneLineParser(prog="python -m scripts.benchmarks.truth")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
-    parser.add_argument("--time-s", type=float, default=3.0, help="of samples a kernel (3)")
+    parser.add_argument(
+        "--time-s",
+        type=float,
+        default=3.0,
+        help="of samples a kernel (3); three times as long for what launches bound",
+    )
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kernel begins after")
     parser.add_argument("--draw", default="", help="the kernels in an order drawn by this text")
     parser.add_argument("names", nargs="*", help="only these kernels (also: corner_kernels)")
@@ -153,10 +160,11 @@ class ClockComparison:
         """Print a kernel's row; return how far off the judge is; None: it was not timed."""
         started = time.monotonic()
         built = self._built.get(kernel.candidate)
+        time_s = self._time_s * (LAUNCHES_TIME if kernel.kind == "launches" else 1)
         try:
             with (
                 self._clock.holding(kernel.clocked),
-                timed_by_all(self._clock, self._time_s) as times,
+                timed_by_all(self._clock, time_s) as times,
             ):
                 if kernel.gigabytes:
                     self._clock.wait()  # the judge then plans with what is left of the card

@@ -59,8 +59,8 @@ def import_everything(kind: DeviceKind) -> None:
 def _asking_no_driver() -> Iterator[None]:
     """Have imports find a device without a question to its driver.
 
-    `torch.utils.cpp_extension` asks at its import.  The driver's answer starts a thread, and for a
-    part of a card (MIG) it initialises CUDA: then no fork can use the card.
+    `torch.utils.cpp_extension` asks at its import.  For a part of a card (MIG) the answer
+    initialises CUDA: then no fork can use the card.
     """
     import torch
 
