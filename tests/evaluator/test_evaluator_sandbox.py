@@ -219,3 +219,16 @@ def test_a_folder_above_a_home_is_not_opened(
     found = paths.required_paths()
     assert str(tmp_path) not in found
     assert str(tmp_path / "other") in found
+
+
+def test_a_child_has_the_nodes_of_cards_and_of_their_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whole cards, of MIG instances (nvidia-caps), and of a card under WSL2 (dxg)."""
+    names = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "dxg", "sda")
+    for name in names:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(paths, "Path", lambda path: Path(str(path).replace("/dev", str(tmp_path))))
+    found = {Path(path).name for path in paths.device_nodes("cuda")}
+    assert found & set(names) == set(names) - {"sda"}
+    assert not {Path(path).name for path in paths.device_nodes("cpu")} & set(names)
