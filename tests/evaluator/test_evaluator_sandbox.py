@@ -208,6 +208,15 @@ def test_a_secret_with_the_prefix_of_a_setting_does_not_reach_a_child() -> None:
     assert not secrets.keys() & passed.keys()
 
 
+def test_no_child_is_a_client_of_mps() -> None:
+    """There, a round trip of the judge's process would not wait for a candidate's kernels."""
+    given = {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+    passed = sandbox.environment(given, "/scratch")
+    assert {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"} == {
+        name: value for name, value in passed.items() if name.startswith("CUDA_MPS_")
+    }
+
+
 def test_a_folder_above_a_home_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

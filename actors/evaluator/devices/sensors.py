@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pynvml
 
+from actors.evaluator.devices import compute_mode
 from protocol.values import Value
 
 THROTTLE_REASONS = {
@@ -76,6 +77,10 @@ class GpuSensors:
         except pynvml.NVMLError:
             return ""
         return f"{mhz} MHz, {milliwatt // 1000} W"
+
+    def compute_mode_refusal(self) -> str | None:
+        """Return why the judge can't use the card or the instance; None when it can."""
+        return None if self._device is None else compute_mode.refusal(self._device)
 
     def memory_used(self) -> int | None:
         """Return the bytes that all processes together use on the card or the instance."""
