@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import pynvml
 import pytest
 
 from actors.evaluator.devices import device_description
@@ -33,6 +34,25 @@ def test_a_part_of_a_card_has_not_its_peak(
     assert device.facts["multiprocessors"] == str(multiprocessors)
     # Rates are stored by the fingerprint: a card and its parts never share them.
     assert device.fingerprint.startswith(f"{name}; ")
+
+
+def test_two_drivers_are_two_devices_also_under_wsl2(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel has no file with the version there; the driver's library tells it."""
+    card = SimpleNamespace(
+        name=WHOLE, major=9, minor=0, multi_processor_count=132, total_memory=1 << 34
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: card)
+    monkeypatch.setattr(device_description, "DRIVER_VERSION", tmp_path / "version")
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    found = set()
+    for version in ("560.94", "566.36"):
+        monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: version)  # noqa: B023
+        device = device_description.cuda_device()
+        assert device.facts["driver"] == version
+        found.add(device.fingerprint)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
