@@ -28,7 +28,7 @@ import msgspec
 from actors.cli import OneLineParser
 from actors.commands import typed_command
 from actors.evaluator import judge_cli
-from actors.evaluator.devices import device_description
+from actors.evaluator.devices import compute_mode, device_description
 from actors.evaluator.sandbox import probe, scratch
 from actors.exit_status import ExitStatus
 from protocol import settings
@@ -174,6 +174,9 @@ def main() -> int:
     kind = arguments.device or device_description.default_kind()
     _require_level(arguments.min_sandbox or 0, kind)
     if is_question:  # the supervisor asks this before it makes a run
+        refusal = compute_mode.refusal_of_all_cards() if kind == "cuda" else None
+        if refusal:
+            _parser().error(refusal)
         return ExitStatus.DONE
     return judge_cli.run(_judge_options(arguments, kind))
 

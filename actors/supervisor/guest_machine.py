@@ -58,7 +58,7 @@ class GuestMachine:
             settings = preflight.check_models(settings, self.environ, Path.cwd())
         if self.lent[Role.EVALUATOR]:
             preflight.check_device(settings, self.gpus)
-            preflight.check_sandbox(settings, self.environ)
+            preflight.check_evaluators(settings, self.environ)
         folder = self.folder.path
         slots = MachineSlots(address=address, machine=self.name, tickets=self._write_keys())
         settings_file.write(folder, settings)

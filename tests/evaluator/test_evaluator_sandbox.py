@@ -208,6 +208,15 @@ def test_a_secret_with_the_prefix_of_a_setting_does_not_reach_a_child() -> None:
     assert not secrets.keys() & passed.keys()
 
 
+def test_no_child_is_a_client_of_mps() -> None:
+    """There, a round trip of the judge's process would not wait for a candidate's kernels."""
+    given = {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+    passed = sandbox.environment(given, "/scratch")
+    assert {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"} == {
+        name: value for name, value in passed.items() if name.startswith("CUDA_MPS_")
+    }
+
+
 def test_a_folder_above_a_home_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,3 +228,16 @@ def test_a_folder_above_a_home_is_not_opened(
     found = paths.required_paths()
     assert str(tmp_path) not in found
     assert str(tmp_path / "other") in found
+
+
+def test_a_child_has_the_nodes_of_cards_and_of_their_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whole cards, of MIG instances (nvidia-caps), and of a card under WSL2 (dxg)."""
+    names = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "dxg", "sda")
+    for name in names:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(paths, "Path", lambda path: Path(str(path).replace("/dev", str(tmp_path))))
+    found = {Path(path).name for path in paths.device_nodes("cuda")}
+    assert found & set(names) == set(names) - {"sda"}
+    assert not {Path(path).name for path in paths.device_nodes("cpu")} & set(names)

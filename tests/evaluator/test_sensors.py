@@ -54,6 +54,45 @@ def test_an_instance_has_its_own_memory_and_the_clocks_of_its_card(uuid: str, us
 
 
 @pytest.mark.usefixtures("driver")
+def test_one_sensor_that_is_missing_hides_no_throttling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual card has no temperature; its groups at lowered clocks are known all the same."""
+
+    def no_temperature(*_what: object) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    power_cap = pynvml.nvmlClocksThrottleReasonSwPowerCap
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", no_temperature)
+    monkeypatch.setattr(
+        pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda _card: power_cap
+    )
+    reading = GpuSensors("11-22").read()
+    assert reading is not None
+    assert reading.readable() == "40 MHz, memory 40 MHz, throttled: at its power limit"
+
+
+@pytest.mark.parametrize(
+    ("bits", "told"),
+    [
+        (0x48, "too hot"),
+        (0x88, "braked by its power supply"),
+        (0x8, "slowed down by hardware"),
+        (0x20, "too hot"),
+        (0x4, "at its power limit"),
+        (0x1 | 0x2 | 0x10 | 0x100, ""),  # idle, clocks that were set, other cards' or a display's
+    ],
+)
+@pytest.mark.usefixtures("driver")
+def test_the_cause_of_lowered_clocks_is_told(
+    bits: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits are those of nvml.h; the driver sets 0x8 together with 0x40 and 0x80."""
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda _card: bits)
+    reading = GpuSensors("11-22").read()
+    assert reading is not None
+    assert reading.throttled == told
+
+
+@pytest.mark.usefixtures("driver")
 def test_an_unknown_device_has_no_sensors() -> None:
     """It is judged all the same."""
     sensors = GpuSensors("55-66")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -136,6 +137,35 @@ def test_hidden_cards_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
     assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
     assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
+
+
+@pytest.mark.parametrize(
+    ("named", "usable"),
+    [
+        ("MIG-1c2d,MIG-3e4f", ("MIG-1c2d", "MIG-3e4f")),
+        ("GPU-8932f937, GPU-d72a", ("GPU-8932f937", "GPU-d72a")),
+        ("NoDevFiles", ()),  # Slurm's, for a job that asked for no card
+        ("0,none,1", ("0",)),
+        ("0,0", ()),  # CUDA shows no device then
+        ("0,,1", ("0",)),
+    ],
+)
+def test_names_are_read_as_cuda_reads_them(
+    named: str, usable: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each evaluator gets one device that exists, and a job without a card gets none."""
+    monkeypatch.setattr(gpu_discovery, "is_torch_cpu_only", lambda: False)
+    monkeypatch.setattr(gpu_discovery, "_card_count", lambda: 2)
+    assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": named}) == usable
+
+
+def test_cards_of_other_jobs_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch system leaves the nodes of all cards in /dev, and closes those of other jobs."""
+    nodes = [Path(f"/dev/nvidia{name}") for name in ("0", "1", "2", "3", "ctl", "-uvm")]
+    monkeypatch.setattr(gpu_discovery, "is_torch_cpu_only", lambda: False)
+    monkeypatch.setattr(Path, "glob", lambda _folder, _pattern: iter(nodes))
+    monkeypatch.setattr(os, "access", lambda path, _how: path.name == "nvidia2")
+    assert gpu_discovery.visible_gpus({}) == ("0",)
 
 
 def test_a_script_is_checked_as_the_model_reads_it(tmp_path: Path) -> None:

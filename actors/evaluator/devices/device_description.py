@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,11 +20,17 @@ from protocol.values import TRITON_FACT, Device, DeviceKind
 VECTOR_WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
 UNKNOWN = "unknown"
+DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+MIG_NAME = " MIG "  # in the name of a part of a card: "NVIDIA H200 MIG 1g.18gb"
+CUDA_NAME = re.compile(r"\s*(\+?\d|GPU-|MIG-)")  # not "", "-1", or Slurm's "NoDevFiles"
 GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 def default_kind() -> DeviceKind:
-    """Return "cuda" where this machine has a card, else "cpu"."""
+    """Return "cuda" where this machine has a card that is not hidden, else "cpu"."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and not CUDA_NAME.match(visible):
+        return "cpu"
     return "cuda" if any(Path(node).exists() for node in GPU_NODES) else "cpu"
 
 
@@ -102,8 +109,11 @@ def _memory(card: object) -> dict[str, str]:
 def _peak(card: object) -> dict[str, str]:
     """Return the maker's peak of the memory and of the units, from the driver or the table.
 
-    What the card really does is measured (`DeviceRates`).
+    Those of a whole card say nothing about a part of it.  What the device really does is measured
+    (`DeviceRates`).
     """
+    if MIG_NAME in str(getattr(card, "name", "")):
+        return {}
     peak = roofline.gpu_peak(
         str(getattr(card, "name", "")),
         clock_khz=getattr(card, "memory_clock_rate", 0),
@@ -193,10 +203,21 @@ def last_cache_bytes(kind: DeviceKind) -> int:
 
 def _driver() -> str:
     try:
-        first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+        first = DRIVER_VERSION.read_text().splitlines()[0]
     except (OSError, IndexError):
-        return "unknown"
+        return _driver_by_nvml()
     return next((word for word in first.split() if word.count(".") >= 1 and word[0].isdigit()), "?")
+
+
+def _driver_by_nvml() -> str:
+    """Return the driver's version where the kernel has no file of it, as under WSL2."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return UNKNOWN
 
 
 def _torch_version() -> str:

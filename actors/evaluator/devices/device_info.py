@@ -99,6 +99,8 @@ class DeviceInfo:
             raise JudgeUnavailableError(f"the device can't be asked: {answer.readable()}")
         if isinstance(answer[0], DeviceDescribed):
             self.sensors = GpuSensors(answer[0].uuid)
+            if refusal := self.sensors.compute_mode_refusal():
+                raise JudgeUnavailableError(refusal)
             device, limits = answer[0].device, self.sensors.limits_text()
             if not limits:
                 return device

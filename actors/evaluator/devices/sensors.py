@@ -6,15 +6,19 @@ unknown.  That is not an error, because machines without a card judge, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pynvml
 
+from actors.evaluator.devices import compute_mode
 from protocol.values import Value
 
+# The first one that is set is told: the driver sets "slowed down by hardware" with its causes.
 THROTTLE_REASONS = {
-    pynvml.nvmlClocksThrottleReasonHwSlowdown: "slowed down by hardware",
     pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "too hot",
     pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "too hot",
     pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "braked by its power supply",
+    pynvml.nvmlClocksThrottleReasonHwSlowdown: "slowed down by hardware",
     pynvml.nvmlClocksThrottleReasonSwPowerCap: "at its power limit",
 }
 
@@ -22,15 +26,20 @@ THROTTLE_REASONS = {
 class SensorReading(Value, frozen=True, kw_only=True):
     """One reading of a card's sensors."""
 
-    sm_mhz: int = 0
+    sm_mhz: int = 0  # 0, as below: the driver does not tell it
     memory_mhz: int = 0
     celsius: int = 0
     throttled: str = ""  # the reason why its clocks are limited; "" when they are not
 
     def readable(self) -> str:
         """Return the reading as text for people."""
-        throttling = f"throttled: {self.throttled}" if self.throttled else "not throttled"
-        return f"{self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.celsius} °C, {throttling}"
+        known = [
+            f"{self.sm_mhz} MHz" if self.sm_mhz else "",
+            f"memory {self.memory_mhz} MHz" if self.memory_mhz else "",
+            f"{self.celsius} °C" if self.celsius else "",
+            f"throttled: {self.throttled}" if self.throttled else "not throttled",
+        ]
+        return ", ".join(filter(None, known))
 
 
 class GpuSensors:
@@ -50,21 +59,27 @@ class GpuSensors:
         self._card = _card_of(self._device)
 
     def read(self) -> SensorReading | None:
-        """Read all sensors once; None where they can't be read."""
+        """Read all sensors once; None where throttling can't be read."""
         if self._card is None:
             return None
         try:
             reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._card)
-            return SensorReading(
-                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_SM),
-                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_MEM),
-                celsius=pynvml.nvmlDeviceGetTemperature(self._card, pynvml.NVML_TEMPERATURE_GPU),
-                throttled=next(
-                    (words for bit, words in THROTTLE_REASONS.items() if reasons & bit), ""
-                ),
-            )
         except pynvml.NVMLError:
             return None
+        clock, temperature = pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetTemperature
+        return SensorReading(
+            sm_mhz=self._figure(clock, pynvml.NVML_CLOCK_SM),
+            memory_mhz=self._figure(clock, pynvml.NVML_CLOCK_MEM),
+            celsius=self._figure(temperature, pynvml.NVML_TEMPERATURE_GPU),
+            throttled=next((words for bit, words in THROTTLE_REASONS.items() if reasons & bit), ""),
+        )
+
+    def _figure(self, ask: Callable[[object, int], int], which: int) -> int:
+        """Return one sensor's figure; 0 where there is none, as for some of a virtual card."""
+        try:
+            return int(ask(self._card, which))
+        except pynvml.NVMLError:
+            return 0
 
     def limits_text(self) -> str:
         """Return the card's maximum clock and power; "" where the driver does not report them."""
@@ -76,6 +91,10 @@ class GpuSensors:
         except pynvml.NVMLError:
             return ""
         return f"{mhz} MHz, {milliwatt // 1000} W"
+
+    def compute_mode_refusal(self) -> str | None:
+        """Return why the judge can't use the card or the instance; None when it can."""
+        return None if self._device is None else compute_mode.refusal(self._device)
 
     def memory_used(self) -> int | None:
         """Return the bytes that all processes together use on the card or the instance."""

@@ -33,7 +33,7 @@ PATH_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPAT
 # Sockets, other users' temporary files, and keys that root may read: a candidate may run as root.
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/run", "/etc/ssh", "/etc/ssl/private")  # noqa: S108
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom", "tty")
-GPU_NODES = ("nvidia*", "dri", "kfd")
+GPU_NODES = ("nvidia*", "dxg", "dri", "kfd")  # dxg: the card of a machine under WSL2
 
 
 def home_folders() -> tuple[Path, ...]:

@@ -141,7 +141,7 @@ def _try(
         folder=str(inside),
         hide=tuple(sorted({*private, *paths.hidden_paths(shared)})),
         keep=paths.required_paths(),
-        environment={},
+        environment=sandbox.NO_MPS,
     )
     read, write = os.pipe()
     with socket.create_server((LOCAL, 0)) as server:

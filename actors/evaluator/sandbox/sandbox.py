@@ -59,6 +59,12 @@ PASSED = frozenset(
     ]
 )
 PASSED_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
+# A program with this prefix is a client of MPS, a daemon that merges the processes of a card.  No
+# child is one: then the work of one process no longer waits for that of another, by which the judge
+# finds what a candidate leaves running, and a fault of one ends all.  A client that finds no daemon
+# in its folder uses the card itself.
+MPS_PREFIX = "CUDA_MPS_"
+NO_MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
 # Dropped whatever the prefix: NVIDIA_API_KEY is a secret, not a setting.
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|PRIVATE", re.IGNORECASE)
 
@@ -81,6 +87,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
         name: value
         for name, value in origin.items()
         if name in PASSED or (name.startswith(PASSED_PREFIXES) and not SECRET.search(name))
+        if not name.startswith(MPS_PREFIX)
     }
     tools = str(Path(sys.executable).parent)  # ninja is installed beside the interpreter
     kept.update(
@@ -99,6 +106,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
         KINETO_LOG_LEVEL="99",  # torch's profiler writes into the candidate's output otherwise
         # Source lines for compute-sanitizer and ncu; the machine code is the same.
         NVCC_APPEND_FLAGS="-lineinfo",
+        **NO_MPS,
         **extra,
     )
     return kept

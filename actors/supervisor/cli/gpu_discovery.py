@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -9,6 +11,9 @@ from importlib import metadata
 from pathlib import Path
 
 NVIDIA_SMI_S = 20.0
+# A number, or the UUID of a card or of a part of one.  Slurm writes "NoDevFiles" for a job without
+# a card, others write "-1" or "none".
+DEVICE_NAME = re.compile(r"\+?\d|GPU-|MIG-")
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -17,12 +22,11 @@ def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # CUDA itself stops at the first unknown name; "-1" is the usual one.
-        named = [name.strip() for name in visible.split(",")]
-        if "-1" in named:
-            named = named[: named.index("-1")]
-        usable = tuple(name for name in named if name)
-        return usable if usable and _card_count() else ()
+        # As CUDA reads it: up to the first that names no device, and none where one is there twice.
+        named = (name.strip() for name in visible.split(","))
+        usable = tuple(itertools.takewhile(DEVICE_NAME.match, named))
+        is_valid = usable and len(set(usable)) == len(usable)
+        return usable if is_valid and _card_count() else ()
     return tuple(str(number) for number in range(_card_count()))
 
 
@@ -39,7 +43,9 @@ def _card_count() -> int:
         path for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)
     ]
     if devices:
-        return len(devices)
+        # A batch system's control group closes the nodes of other jobs' cards, and CUDA counts only
+        # those that it can open.
+        return sum(os.access(path, os.R_OK | os.W_OK) for path in devices)
     try:
         listed = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=NVIDIA_SMI_S, check=False

@@ -296,16 +296,18 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
         )
 
 
-def check_sandbox(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raise UsageError when this machine gives its evaluators less than `--min-sandbox`.
+def check_evaluators(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raise UsageError when evaluators of this machine would refuse at every start.
 
-    Evaluators would refuse at every start; so one of them is asked first.
+    That is below `--min-sandbox`, and on cards that serve one process only.  One of them is asked.
     """
-    if not settings.evaluators or settings.min_sandbox <= 1:
+    is_asked = settings.min_sandbox > 1 or settings.device == "cuda"
+    if not settings.evaluators or not is_asked:
         return
+    level = max(1, settings.min_sandbox)  # every machine has level 1
     probe = subprocess.run(
         [sys.executable, "-P", "-m", "actors.evaluator",
-         "--device", settings.device, "--min-sandbox", str(settings.min_sandbox)],
+         "--device", settings.device, "--min-sandbox", str(level)],
         env=child_environment(environ, ""), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if probe.returncode:
