@@ -67,7 +67,8 @@ def find_losses(task: TaskModule, outputs: object, seed: int) -> IntegerLosses:
     """
     losses = IntegerLosses()
     began = time.monotonic()
-    if not task.has_double or not any(map(has_integers, tensors_in(outputs))):
+    task.has_integers = any(map(has_integers, tensors_in(outputs)))
+    if not task.has_double or not task.has_integers:
         return losses
     for number in range(TRIED_DRAWS):
         drawn = seed + FIRST_SEED + number

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from actors.evaluator.children import correctness, module_updates, task_randomness
+from actors.evaluator.children import correctness, input_kinds, module_updates, task_randomness
 from actors.evaluator.children.carried_state import find_carried
 from actors.evaluator.children.chain_comparison import ChainComparison
 from actors.evaluator.children.input_memory import find_aliases
@@ -204,7 +204,7 @@ class Referee:
                 torch.cuda.mem_get_info()
 
     def _try_input_kind(self, order: TryInputKind) -> InputKindResult:
-        return InputKindResult(accepted=self._task_module.accepts_kind(order.kind, order.seed))
+        return InputKindResult(accepted=input_kinds.accepts(self._task_module, order))
 
     def _prepare(self, order: PrepareTask) -> tuple[FromReferee, list[int]]:
         self._uses_device_memory = order.use_device_memory and self.device == "cuda"

@@ -98,6 +98,7 @@ class TaskModule:
         self.state_floors: dict[str, float] = {}  # errors that pass in what calls change, by name
         self.is_made_anew = False  # for each candidate
         self.has_double = False  # whether a float64 version works
+        self.has_integers = False  # among its outputs
         self._output_bytes = 0  # of a call
         self.working_bytes = 0  # of a card, that a call allocates besides them
         self.fills_on_card = False  # large fills with random numbers, while it is constructed
@@ -365,14 +366,6 @@ class TaskModule:
             correctness.relative_loss(a, b) <= MAX_EAGER_ERROR * correctness.floor_of(a)
             for a, b in pairs
         )
-
-    def accepts_kind(self, kind: InputKind, seed: int) -> bool:
-        """Whether the task works on inputs of this kind, and they differ from plain ones."""
-        other, plain = self.inputs(seed, kind), self.inputs(seed)
-        if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
-            return False
-        del plain  # what they take is free
-        return self.runs_on(other, seed)
 
 
 def are_equal(first: object, second: object) -> bool:
