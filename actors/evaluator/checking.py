@@ -20,11 +20,7 @@ from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_c
 from protocol.facts import DrawError
 from protocol.values import Outcome
 
-KIND_NAMES: dict[InputKind, str] = {
-    "plain": "as given",
-    "blocks": "repeated rows",
-    "isolated": "zeros but a few",
-}
+KIND_NAMES: dict[InputKind, str] = {"plain": "as given", "blocks": "repeated rows"}
 MAX_NAMES = 5
 SLOTS_OF_KEPT_INPUTS = 4  # a module that keeps an input finds it there in the next three calls
 MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -64,19 +63,6 @@ def test_spikes_are_few_in_some_draws_and_many_in_others() -> None:
         counts.append(int((varied != x).sum()))
     assert 0 < min(counts) < 40
     assert max(counts) > 300
-
-
-def test_a_part_of_a_tensor_does_not_say_what_the_mean_of_all_is() -> None:
-    """A mean of squares of every sixteenth row was right in bfloat16, and 10 times as fast."""
-    x = torch.randn(1 << 11, 1 << 9)
-    right = {"plain": 0, "isolated": 0}
-    for kind, seed in itertools.product(("plain", "isolated"), range(8)):
-        varied = input_variants.vary(x, kind, seed)
-        assert isinstance(varied, torch.Tensor)
-        part, whole = varied[::16].square().mean(), varied.square().mean()
-        right[kind] += int(abs(part / whole - 1) < 0.02)
-    assert right["plain"] == 8
-    assert right["isolated"] <= 3
 
 
 def test_inputs_from_zero_to_one_get_below_zero() -> None:

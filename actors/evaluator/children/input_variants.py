@@ -17,7 +17,6 @@ from actors.evaluator.ipc.orders import InputKind
 
 PERTURBATION = 0.2  # parameters move by this share
 SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
-FEW, FEWEST = 0.001, 8  # share, or number, of elements that say nothing of the others
 NOISE_SEED = 0x5851F42D4C957F2D
 
 
@@ -47,7 +46,6 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
     """Return one tensor, varied by `kind`."""
     generator = _noise_generator(seed, x.device)
     random = torch.rand(4, generator=_noise_generator(seed)).tolist()
-    few = FEWEST / x.numel()
     unit = bool((x.min() >= 0) & (x.max() <= 1))
 
     def noise() -> torch.Tensor:
@@ -62,15 +60,12 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             return torch.add(x, offset * (1 + random[0]))
         case "sparse":
             return torch.where(noise() < 0.9, torch.zeros_like(x), x)
-        case "isolated":
-            # A mean over many elements is that of any part of them: here it is not.
-            return torch.where(noise() < max(FEW, few), x, torch.zeros_like(x))
         case "blocks":
             rows = max(1, x.shape[0] // 4)
             return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
         case "spikes":
             # Few of many elements: a part of a tensor says nothing of the rest.
-            share = few if random[1] < 0.5 else max(FEW, few)
+            share = 8 / x.numel() if random[1] < 0.5 else max(0.001, 8 / x.numel())
             return torch.where(noise() < share, x.max() if unit else 8 * x, x)
         case "permuted":
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
