@@ -39,7 +39,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.startup_packages", "actors.startup_signals", "actors.task_imports",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.tune_space",
         "actors.task_cases", "actors.case_source",
-        "actors.import_paths",
+        "actors.import_paths", "actors.cuda_devices",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
         "actors.commands", "actors.installation", "actors.task_imports", "actors.task_cases",
-        "actors.import_paths",
+        "actors.import_paths", "actors.cuda_devices",
         "actors.agents.models.registry",
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",

@@ -19,7 +19,7 @@ from supervisor_sample import TASK_SOURCE, Sample
 import supervisor
 from actors.cli import UsageError
 from actors.supervisor.cli.flags import check_environment
-from actors.supervisor.cli.preflight import check_evaluators, check_models, name_of
+from actors.supervisor.cli.preflight import check_models, name_of
 from actors.supervisor.processes.environment import NO_SETTINGS
 from protocol import settings as settings_file
 from protocol import tickets
@@ -373,50 +373,3 @@ def test_a_phase_without_agents_needs_neither_key_nor_script(tmp_path: Path) -> 
             check_models(agents, {}, tmp_path)
         with pytest.raises(UsageError):
             check_models(replace(judges, debuggers=1), {}, tmp_path)
-
-
-WEAK = """#!/bin/sh
-echo "evaluator: sandbox level 3 is asked for, this machine gives this user level 2; see -h" >&2
-exit 2
-"""
-
-
-def test_a_sandbox_that_this_machine_lacks_is_one_line_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Evaluators would refuse at every start; a run without evaluators needs no sandbox."""
-    weak = tmp_path / "evaluator-of-a-weak-machine"
-    weak.write_text(WEAK)
-    weak.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(weak))
-    strict = Settings(tasks=("t",), min_sandbox=3)
-    with pytest.raises(UsageError) as refused:
-        check_evaluators(strict, os.environ)
-    assert str(refused.value) == (
-        "sandbox level 3 is asked for, this machine gives this user level 2"
-    )
-    check_evaluators(replace(strict, evaluators=0), os.environ)
-    check_evaluators(replace(strict, min_sandbox=1), os.environ)
-
-
-EXCLUSIVE = """#!/bin/sh
-echo "$*" | grep -q -e "--device cuda --min-sandbox 1" || exit 0
-echo "evaluator: the card is in compute mode Exclusive_Process; see -h" >&2
-exit 2
-"""
-
-
-def test_a_card_for_one_process_is_one_line_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An evaluator is asked for its cards at every level of the sandbox."""
-    refusing = tmp_path / "evaluator-with-an-exclusive-card"
-    refusing.write_text(EXCLUSIVE)
-    refusing.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(refusing))
-    for level in (0, 1):
-        settings = Settings(tasks=("t",), device="cuda", min_sandbox=level)
-        with pytest.raises(UsageError, match=r"^the card is in compute mode Exclusive_Process$"):
-            check_evaluators(settings, os.environ)
-    check_evaluators(replace(settings, evaluators=0), os.environ)
-    check_evaluators(replace(settings, device="cpu"), os.environ)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from actors.cuda_devices import named_devices
 from actors.evaluator.devices import roofline
 from protocol.values import TRITON_FACT, Device, DeviceKind
 
@@ -22,14 +22,13 @@ VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "as
 UNKNOWN = "unknown"
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 MIG_NAME = " MIG "  # in the name of a part of a card: "NVIDIA H200 MIG 1g.18gb"
-CUDA_NAME = re.compile(r"\s*(\+?\d|GPU-|MIG-)")  # not "", "-1", or Slurm's "NoDevFiles"
 GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 def default_kind() -> DeviceKind:
     """Return "cuda" where this machine has a card that is not hidden, else "cpu"."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and not CUDA_NAME.match(visible):
+    if visible is not None and not named_devices(visible):
         return "cpu"
     return "cuda" if any(Path(node).exists() for node in GPU_NODES) else "cpu"
 

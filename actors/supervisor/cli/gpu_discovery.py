@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import subprocess
@@ -10,10 +9,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from actors.cuda_devices import named_devices
+
 NVIDIA_SMI_S = 20.0
-# A number, or the UUID of a card or of a part of one.  Slurm writes "NoDevFiles" for a job without
-# a card, others write "-1" or "none".
-DEVICE_NAME = re.compile(r"\+?\d|GPU-|MIG-")
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -22,10 +20,8 @@ def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # As CUDA reads it: up to the first that names no device, and none where one is there twice.
-        named = (name.strip() for name in visible.split(","))
-        usable = tuple(itertools.takewhile(DEVICE_NAME.match, named))
-        is_valid = usable and len(set(usable)) == len(usable)
+        usable = named_devices(visible)
+        is_valid = usable and len(set(usable)) == len(usable)  # else CUDA shows no device
         return usable if is_valid and _card_count() else ()
     return tuple(str(number) for number in range(_card_count()))
 
