@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import NamedTuple
 
 from actors.evaluator.ipc.layout_checks import tensor_leaves
 from actors.evaluator.ipc.orders import CandidateRaised, Done, InputKind
@@ -20,10 +21,24 @@ from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_c
 from protocol.facts import DrawError
 from protocol.values import Outcome
 
-KIND_NAMES: dict[InputKind, str] = {"plain": "as given", "blocks": "repeated rows"}
+KIND_NAMES: dict[InputKind, str] = {
+    "plain": "as given",
+    "blocks": "repeated rows",
+    "uneven": "a few large slices",
+}
 MAX_NAMES = 5
 SLOTS_OF_KEPT_INPUTS = 4  # a module that keeps an input finds it there in the next three calls
+# Bytes of a call's inputs and outputs: of a smaller one the first output is held until the end.
+HELD_BYTES = 1 << 28
 MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all
+
+
+class HeldOutput(NamedTuple):
+    """An output that the candidate has returned, and what it was computed of."""
+
+    drawn: DrawnInputs
+    called: CallReturned
+    number: int  # of the round
 
 
 class CorrectnessCheck:
@@ -53,7 +68,8 @@ class CorrectnessCheck:
 
     def run(self) -> CandidateFault | None:
         """Compare outputs on fresh inputs, each time in storage that held other inputs before."""
-        previous: tuple[DrawnInputs, CallReturned] | None = None
+        previous: HeldOutput | None = None
+        first: HeldOutput | None = None  # later calls may return its memory only much later
         drawn: list[DrawnInputs] = []  # that the referee still knows
         began, least = time.monotonic(), max(2, self._fixture.task.checks)
         plain: list[InputKind] = ["plain"]
@@ -68,19 +84,25 @@ class CorrectnessCheck:
                 called = self._round(drawing, number, kind)
                 if isinstance(called, CandidateFault):
                     return called
-                fault = self._changed_output(previous, number)
+                fault = self._changed_output(previous)
                 if fault is not None:
                     return fault
-                if previous is not None:  # before the next one takes as much memory
-                    drawn.remove(previous[0])
-                    self._referee.forget(previous[0].number)
-                previous = (drawing, called)
+                if previous is not None and previous is not first:  # the next one takes as much
+                    drawn.remove(previous.drawn)
+                    self._referee.forget(previous.drawn.number)
+                previous = HeldOutput(drawing, called, number)
+                first = first or (previous if self._holds_first else None)
                 self.rounds = number + 1
-            return self._changed_state()
+            return self._changed_output(first) or self._changed_state()
         finally:
             for drawing in drawn:
                 if self._runner.failure is None or self._fixture.is_alive:
                     self._referee.forget(drawing.number)
+
+    @property
+    def _holds_first(self) -> bool:
+        a_call = self._fixture.task_bytes
+        return a_call.inputs + a_call.outputs <= HELD_BYTES
 
     def _changed_state(self) -> CandidateFault | None:
         """Return a fault if calls did not change the module's state as those of the task did."""
@@ -107,7 +129,14 @@ class CorrectnessCheck:
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             return fault_from_child(answer, "check", runner.output.text())
         guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))
-        order = CallOnce(slot=slot, seed=drawn.seed, keep=number, guard=guard, waits=False)
+        order = CallOnce(
+            slot=slot,
+            seed=drawn.seed,
+            keep=number,
+            keeps_first=self._holds_first,
+            guard=guard,
+            waits=False,
+        )
         called = self._called(order)
         if isinstance(called, CandidateFault):
             return called
@@ -140,15 +169,13 @@ class CorrectnessCheck:
             return fault_from_child(answer, "check", runner.output.text())
         return answer[0]
 
-    def _changed_output(
-        self, previous: tuple[DrawnInputs, CallReturned] | None, number: int
-    ) -> CandidateFault | None:
-        """Return a fault if the last call changed the output of the call before."""
-        if previous is None or all(self._fixture.facts.aliases):
+    def _changed_output(self, held: HeldOutput | None) -> CandidateFault | None:
+        """Return a fault if a later call changed an output that was returned before."""
+        if held is None or all(self._fixture.facts.aliases):
             return None
-        drawn, called = previous
+        drawn, called, number = held
         found = self._referee.compare_output(
-            self._runner, drawn.number, "check", called, number - 1, only_own=True
+            self._runner, drawn.number, "check", called, number, only_own=True
         )
         if isinstance(found, CandidateFault) or not found.reason:
             return found if isinstance(found, CandidateFault) else None

@@ -135,10 +135,15 @@ def test_results_that_were_kept_from_an_earlier_call_are_wrong(judged: Judged) -
     assert judged(source).verdict is Outcome.WRONG
 
 
-def test_an_output_buffer_that_is_used_again_is_wrong(judged: Judged) -> None:
-    """A second call must not change what the first one returned."""
-    forward = "torch.add(torch.relu(x * self.scale + y), self.bias, out=self.out); return self.out"
-    verdict = judged(candidate(init="self.out = torch.empty(32, 64)", forward=forward))
+@pytest.mark.parametrize("buffers", [1, 4])
+def test_an_output_buffer_that_is_used_again_is_wrong(judged: Judged, buffers: int) -> None:
+    """Later calls must not change what the first one returned: not the next, nor the fifth."""
+    forward = (
+        "out = self.ring.pop(0); self.ring.append(out)\n"
+        "torch.add(torch.relu(x * self.scale + y), self.bias, out=out); return out"
+    )
+    init = f"self.ring = [torch.empty(32, 64) for _ in range({buffers})]"
+    verdict = judged(candidate(init=init, forward=forward))
     assert verdict.verdict is Outcome.WRONG
     assert "later call" in verdict.reason
 

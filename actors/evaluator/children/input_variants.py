@@ -17,6 +17,8 @@ from actors.evaluator.ipc.orders import InputKind
 
 PERTURBATION = 0.2  # parameters move by this share
 SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
+SLICES = 64  # of a dimension that has so many, one in so many is ...
+CONTRAST = 8  # ... so many times as large: squares of it weigh as much as all others
 NOISE_SEED = 0x5851F42D4C957F2D
 
 
@@ -60,6 +62,8 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             return torch.add(x, offset * (1 + random[0]))
         case "sparse":
             return torch.where(noise() < 0.9, torch.zeros_like(x), x)
+        case "uneven":
+            return _uneven(x, generator, largest=1 if unit else CONTRAST)
         case "blocks":
             rows = max(1, x.shape[0] // 4)
             return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
@@ -71,6 +75,21 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:
             return x
+
+
+def _uneven(x: torch.Tensor, generator: torch.Generator, *, largest: int) -> torch.Tensor:
+    """Return `x` with a few slices of each long dimension that weigh as much as all others.
+
+    A mean over many elements is, as a rule, that of any part of them: here it is not.  No element
+    is made zero: eager's rounding shows in each.
+    """
+    is_large = torch.zeros((), dtype=torch.bool, device=x.device)
+    for dimension, size in enumerate(x.shape):
+        if size >= min(SLICES, max(x.shape)):
+            chosen = torch.randperm(size, generator=generator, device=x.device)
+            shape = [size if each == dimension else 1 for each in range(x.dim())]
+            is_large = is_large | (chosen < max(1, size // SLICES)).view(shape)
+    return torch.where(is_large, largest * x.abs(), x * (largest / CONTRAST))
 
 
 def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:

@@ -250,7 +250,8 @@ class Runner:
     def _call_once(self, order: CallOnce) -> CallReturned | None:
         seed_all(order.seed)
         # The output before is kept for one more comparison: this call must not have changed it.
-        kept = {k: v for k, v in self._checked_outputs.items() if k == order.keep - 1}
+        numbers = {order.keep - 1, *([0] if order.keeps_first else [])}
+        kept = {k: v for k, v in self._checked_outputs.items() if k in numbers}
         self._checked_outputs = kept
         self._redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():

@@ -88,6 +88,7 @@ class CallOnce(Order, frozen=True, kw_only=True):
     slot: int
     seed: int
     keep: int
+    keeps_first: bool = False  # number 0 stays as well, and not the one before alone
     guard: tuple[int, ...] = ()  # sizes of the expected outputs, which get red zones
     # Whether the answer comes once the device has done it all; else `AwaitCall` follows.
     waits: bool = True

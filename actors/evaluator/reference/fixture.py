@@ -51,7 +51,15 @@ from protocol.release import Judged
 from protocol.settings import Limits, Precision
 from protocol.values import Task, Value
 
-INPUT_KINDS: tuple[InputKind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
+INPUT_KINDS: tuple[InputKind, ...] = (
+    "shifted",
+    "sparse",
+    "scaled",
+    "spikes",
+    "blocks",
+    "permuted",
+    "uneven",
+)
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
 MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
