@@ -85,6 +85,7 @@ class PairedBenchmark:
         )
         self._block_times = BlockTimes(on_host=self._on_host)
         self._left_work = LeftWork()
+        self._began = 0.0  # the moment
         self._long: set[Side] = set()  # sides whose calls need no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -95,6 +96,7 @@ class PairedBenchmark:
         self, on_group: Callable[[int], None] = lambda _groups: None
     ) -> Timing | CandidateFault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
+        self._began = time.monotonic()
         try:
             with self._sides.measuring():
                 return self._run(on_group)
@@ -176,7 +178,9 @@ class PairedBenchmark:
 
     def _time_groups(self, on_group: Callable[[int], None]) -> str:
         """Time groups, with looks at what the candidate does, until enough is known; say why."""
-        began, replanned = time.monotonic(), 0
+        # Of a candidate that is looked at for the first time, warming up is part of its time.
+        began = self._began if self._best_speedup else time.monotonic()
+        replanned = 0
         self.groups = []
         while self._dependent_calls.is_undecided or not timing_statistics.is_enough(
             self.groups, time.monotonic() - began, self._time_s, self._best_speedup

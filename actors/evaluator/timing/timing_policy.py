@@ -18,7 +18,8 @@ The rule:
    left out where enough calm groups remain.  Otherwise the interval is widened by what contention
    can have done.  On a host where other programs used next to no processor time, neither applies.
 6. Timing ends when the interval of the ratio is narrow, or when the time is up; for a candidate
-   that can't become the best of its task, a wider interval is narrow.
+   that can't become the best of its task, a wider interval is narrow.  Where a task has a best,
+   warming up is part of the time.
 7. `rejected` needs a time below the roofline floor, processes that ran while frozen, or memory that
    can't be read: in a second process, too, and not of the task's own module at that moment
    (`actors/evaluator/repeated_evaluation.py`).
