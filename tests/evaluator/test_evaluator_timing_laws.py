@@ -260,6 +260,17 @@ def test_a_candidate_that_is_clearly_behind_is_timed_roughly() -> None:
     assert not timing_statistics.is_enough(ten_percent[:7], 1.0, 20.0, best_speedup=2.4)
 
 
+def test_a_first_look_ends_where_the_rest_of_its_time_would_not_tell_more() -> None:
+    """Calls that are little more than launches vary by a tenth; of a winner all time is used."""
+    wild = [group(200 + 20 * (number % 7), 100) for number in range(10)]
+    calm = [group(200 + 2 * (number % 7), 100) for number in range(10)]
+    assert not timing_statistics.is_enough(wild, 9.0, 20.0, best_speedup=2.3)
+    assert timing_statistics.is_enough(wild, 10.0, 20.0, best_speedup=2.3)
+    assert not timing_statistics.is_enough(wild[:9], 10.0, 20.0, best_speedup=2.3)
+    assert not timing_statistics.is_enough(wild, 10.0, 20.0)
+    assert not timing_statistics.is_enough(calm, 10.0, 20.0, best_speedup=2.1)
+
+
 @given(st.floats(0, 100))
 def test_a_block_is_long_enough_to_be_timed(call_s: float) -> None:
     """A block lasts 20 ms, or is one call, or is as many calls as are allowed."""

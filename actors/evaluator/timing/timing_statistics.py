@@ -212,7 +212,8 @@ def is_enough(
     A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
     wider interval is narrow enough for it, and a still wider one after a second.  One that is far
     below ends at once.  A contender's first look needs no more than ±1 %: the winner is timed again
-    in the end, then without a best.
+    in the end, then without a best.  Where half of the time has shown that the interval stays wide,
+    the other half is for other candidates.
     """
     least_groups = POLICY.wanted_groups if elapsed_s < 2 * time_s else POLICY.min_groups
     if elapsed_s >= time_s and len(measured) >= least_groups:
@@ -233,7 +234,15 @@ def is_enough(
     if high < math.log(best_speedup):
         is_long = elapsed_s >= POLICY.behind_s
         width = POLICY.most_width_behind if is_long else POLICY.enough_width_behind
-    return high - low < width
+    return high - low < width or stays_wide(high - low, elapsed_s / time_s)
+
+
+def stays_wide(width: float, time_share: float) -> bool:
+    """Whether an interval is going to be wide when the time is up: half of it has shown that.
+
+    It gets narrower by the root of the time.
+    """
+    return time_share >= 0.5 and width * math.sqrt(time_share) > POLICY.enough_width_behind
 
 
 def has_not_waited(groups: Sequence[TimedGroup]) -> bool:
