@@ -69,7 +69,7 @@ def find_repetition(
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
     is_alone = all(is_repeated(task, each) for each in seeds)
     follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
-    task.is_made_anew = not is_alone and not follows_state
+    task.is_repeated, task.is_made_anew = is_alone, not is_alone and not follows_state
     return is_alone, follows_state
 
 
