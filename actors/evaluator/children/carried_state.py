@@ -77,7 +77,7 @@ def find_deciding(task: TaskModule, seed: int, updated: Nest) -> Nest:
         return NO_TENSORS
     for name in list(names[:MOST_TRIED]):
         others = [each for each in names if each != name]
-        if others and follows_from(task, seed, [*updated.keys, *others]):
+        if others and follows_from(task, seed, [*updated.keys, *others], [name]):
             names = others
     task.attributes = {name: begin[name] for name in names}
     items = tuple(layout_of(begin[name]) for name in names)

@@ -64,24 +64,30 @@ def compare(
     where: str,
     *,
     floor: float = 0.0,
+    others: Sequence[torch.Tensor] = (),
 ) -> Comparison:
     """Compare `got` with the reference; shapes and dtypes must be equal.
 
     `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
-    is the error that the user allows.  Large tensors are compared in pieces.
+    is the error that the user allows; `others`: eager's for inputs that are rounded otherwise, by
+    which its error is measured, too.  Large tensors are compared in pieces.
     """
     if not got.numel():
         return Comparison()
     truth = eager if exact is None else exact
     if not is_real(eager):
-        return compare_integers(got, eager, exact, where)
+        return compare_integers(got, eager, exact, where, others=others)
     size, allowed = least_tolerance(truth, eager, floor)
     off = _quick_comparison(got, truth, size)
     if off <= allowed:  # eager's own error is not needed, and nothing is infinite or NaN
         return Comparison(max_error=off / allowed)
-    own_loss, excused = ERROR_FACTOR * relative_loss(eager, truth), 0
+    samples = (eager, *others)
+    own_loss, excused = ERROR_FACTOR * max(relative_loss(each, truth) for each in samples), 0
     if own_loss > MOST_ALLOWED:
         excused = _excused_elements(eager, truth, size)
+        # Not all: where other last digits decide everything, zeros would be right.
+        most = max((_excused_elements(each, truth, size) for each in others), default=0)
+        excused = max(excused, min(most, int(MOST_ALLOWED * eager.numel())))
     allowed = max(allowed, min(own_loss, MOST_ALLOWED))
     found = _thorough_comparison(got, eager, truth, where, size, allowed)
     if found.wrong <= excused and found.max_error * allowed <= own_loss:
@@ -96,19 +102,22 @@ def compare_integers(
     where: str,
     *,
     lost: tuple[float, float] = (0.0, 0.0),
+    others: Sequence[torch.Tensor] = (),
 ) -> Comparison:
     """Compare integers exactly: with eager's, or with those that follow from float64.
 
     Where eager itself rounds to another one than float64, some of what is right does, too, at other
     elements: as many as so many errors like eager's lose, none further off, and only some of all.
-    `lost`: the share that eager loses, and the largest difference, as other draws have shown.
+    `lost`: the share that eager loses, and the largest difference, as other draws have shown;
+    `others`: as in `compare`.
     """
     truth = eager if exact is None or exact.shape != eager.shape else exact
     found = _thorough_comparison(got, eager, truth, where, 0.0, 0.0)
     if not found.wrong:
         return found
-    share = max(lost[0], (eager != truth).double().mean().item())
-    furthest = max(lost[1], furthest_apart(eager, truth))
+    samples = (eager, *others)
+    share = max(lost[0], *((each != truth).double().mean().item() for each in samples))
+    furthest = max(lost[1], *(furthest_apart(each, truth) for each in samples))
     excused = max(_times_as_many(share, eager.numel()), math.ceil(share))
     is_few = found.wrong <= min(excused, MOST_ALLOWED * eager.numel())
     is_near = is_few and furthest_apart(got, truth) <= ERROR_FACTOR * furthest

@@ -49,8 +49,11 @@ def find_updates(
     if is_repeated or follows_state:
         return updated, (is_repeated, follows_state)
     deciding = find_deciding(task, seed, updated)
-    task.state_floors |= _state_floors(task, deciding.keys, task.inputs(seed + 3), seed, floor)
+    inputs = task.inputs(seed + 3)
+    if deciding.items:  # what follows from these as well: a cache, written where a count says
+        updated = _updated_layout(task, inputs, seed)
     keys, items = (*updated.keys, *deciding.keys), (*updated.items, *deciding.items)
+    task.state_floors = _state_floors(task, keys, inputs, seed, floor)
     return Nest(kind="dict", keys=keys, items=items), (False, bool(deciding.items))
 
 

@@ -27,7 +27,7 @@ from actors.evaluator.children.task_module import TaskModule, require_comparable
 from actors.evaluator.children.task_notes import task_notes
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
 from actors.evaluator.children.tensors.fixed_inputs import FixedInputs
-from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, to_buffer
+from actors.evaluator.children.tensors.tensor_copies import clone, to_buffer
 from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
@@ -318,14 +318,10 @@ class Referee:
         if drawn.eager is None:
             if order.state:
                 module_updates.begin_state(task, order.state)
-            before = InputsBefore(drawn.inputs)
             start = task_randomness.random_start_after(
                 task, self._timing_memory.inputs_of, order.seed, order.calls_before
             )
-            if task.has_double:
-                drawn.exact = task.double_outputs(clone(drawn.inputs), start)
-            drawn.eager = task.eager_outputs(drawn.inputs, start)
-            drawn.is_written = before.differences(drawn.inputs)
+            drawn.call(task, start)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
 
     def _repeat_block(self, order: RepeatBlock) -> Compared | None:

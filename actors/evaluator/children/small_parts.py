@@ -40,9 +40,10 @@ def compare(
     *,
     floor: float = 0.0,
     inputs: Sequence[torch.Tensor] = (),
+    others: Sequence[torch.Tensor] = (),
 ) -> Comparison:
     """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
-    found = correctness.compare(got, eager, exact, where, floor=floor)
+    found = correctness.compare(got, eager, exact, where, floor=floor, others=others)
     if found.reason or not correctness.is_real(eager) or eager.numel() < LEAST_ELEMENTS:
         return found
     least = max(floor, math.sqrt(correctness.floor_of(eager)))

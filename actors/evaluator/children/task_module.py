@@ -97,6 +97,7 @@ class TaskModule:
         self.varied: dict[str, torch.Tensor] = {}  # other values of state, for a timed block
         self.state_floors: dict[str, float] = {}  # errors that pass in what calls change, by name
         self.is_made_anew = False  # for each candidate
+        self.is_repeated = False  # a call follows from its inputs, and from random numbers
         self.has_double = False  # whether a float64 version works
         self.has_integers = False  # among its outputs
         self._output_bytes = 0  # of a call

@@ -69,23 +69,32 @@ def find_repetition(
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
     is_alone = all(is_repeated(task, each) for each in seeds)
     follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
-    task.is_made_anew = not is_alone and not follows_state
+    task.is_repeated, task.is_made_anew = is_alone, not is_alone and not follows_state
     return is_alone, follows_state
 
 
-def follows_from(task: TaskModule, seed: int, state: Sequence[str]) -> bool:
-    """Whether a call follows from its inputs and these tensors, in some draws."""
+def follows_from(
+    task: TaskModule, seed: int, state: Sequence[str], changed: Sequence[str] = ()
+) -> bool:
+    """Whether a call follows from its inputs and `state`, in some draws; not from `changed`."""
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(OTHER_DRAWS + 1)]
-    return all(is_repeated(task, each, state) for each in seeds)
+    return all(is_repeated(task, each, state, changed=changed) for each in seeds)
 
 
 def is_repeated(
-    task: TaskModule, seed: int, state: Sequence[str] = (), *, keeps_draw: bool = False
+    task: TaskModule,
+    seed: int,
+    state: Sequence[str] = (),
+    *,
+    changed: Sequence[str] = (),
+    keeps_draw: bool = False,
 ) -> bool:
     """Whether nothing but inputs and random numbers decides what a call returns.
 
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
+    `changed`: tensors that get other values before the repeated calls.  What earlier calls have put
+    into a cache stays there, so its contents show only then.
     `keeps_draw`: the first draw is used again, since another of its seed differs (the task made a
     generator when it was imported).
     """
@@ -103,8 +112,9 @@ def is_repeated(
             drawn_first, kept = InputsBefore(inputs), clone(inputs) if keeps_draw else []
         elif number >= 2:
             if any(drawn_first.differences(inputs)):
-                return is_repeated(task, seed, state, keeps_draw=True)
-            set_state(model, before)
+                return is_repeated(task, seed, state, changed=changed, keeps_draw=True)
+            held = held_state(model)
+            set_state(model, {**before, **{name: _other_values(held[name]) for name in changed}})
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
             returned = clone(task.call(model, inputs))
@@ -115,6 +125,11 @@ def is_repeated(
             is_same = is_same and are_equal(first, returned)
         del inputs, returned
     return is_same and all(states[0].is_equal(each) for each in states[2:])
+
+
+def _other_values(tensor: torch.Tensor) -> torch.Tensor:
+    """Return other values that are as large; whole numbers may be places, and stay."""
+    return 1 - 0.5 * tensor if tensor.is_floating_point() else tensor
 
 
 def repeat_calls(
