@@ -325,7 +325,7 @@ class Referee:
             if task.has_double:
                 drawn.exact = task.double_outputs(clone(drawn.inputs), start)
             drawn.eager = task.eager_outputs(drawn.inputs, start)
-            drawn.is_written = before.differences(drawn.inputs)
+            drawn.note_written(before)
         return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
 
     def _repeat_block(self, order: RepeatBlock) -> Compared | None:

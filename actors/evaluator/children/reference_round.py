@@ -12,7 +12,7 @@ from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.integer_losses import IntegerLosses, has_integers
 from actors.evaluator.children.output_difference import ComparedOutput, describe_outputs
 from actors.evaluator.children.tensors import tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import has_same_bytes
+from actors.evaluator.children.tensors.tensor_copies import InputsBefore, has_same_bytes
 from actors.evaluator.ipc.orders import CallForm
 from actors.evaluator.ipc.referee_orders import CompareBytes, Compared
 
@@ -33,9 +33,17 @@ class ReferenceRound:
     def __init__(self, inputs: list[object]) -> None:
         self.inputs = inputs
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
+        # What the tensors held that it writes to, by number; nothing where they are large.
+        self.before: dict[int, torch.Tensor] = {}
         self.eager: object = None
         self.exact: object = None
         self.is_counted = False  # what eager's integers lost
+
+    def note_written(self, before: InputsBefore) -> None:
+        """Note which inputs the reference has written to, and what these held."""
+        self.is_written = before.differences(self.inputs)
+        copies = zip(before.copies(), self.is_written, strict=False)
+        self.before = {number: each for number, (each, written) in enumerate(copies) if written}
 
     def compare_outputs(
         self, got: list[torch.Tensor], order: CompareBytes, rules: OutputRules
@@ -52,6 +60,7 @@ class ReferenceRound:
         names = result_names(self.eager, rules.form)
         inputs = zip(tensor_bytes.tensors_in(self.inputs), self.is_written, strict=False)
         given = [each for each, is_written in inputs if not is_written]
+        given += self.before.values()
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
         for number, (where, mine, theirs, truth) in enumerate(outputs):
@@ -81,7 +90,7 @@ class ReferenceRound:
         """Compare what a candidate's call has left of its inputs; they are compared last.
 
         What the task's own module writes to them is a result as well, compared roughly (1 % in
-        float32): there is no float64 of it.
+        float32): there is no float64 of it.  So is what it adds to them.
         """
         inputs, self.inputs = tensor_bytes.tensors_in(self.inputs), []
         for number, (mine, own, is_written) in enumerate(
@@ -94,6 +103,9 @@ class ReferenceRound:
             where = f"input {number}, to which the module writes"
             floor = max(rules.floor, math.sqrt(correctness.floor_of(own)))
             found = correctness.compare(mine, own, None, where, floor=floor)
+            if not found.reason and number in self.before:
+                before = self.before[number]
+                found = small_parts.compare_change(mine, own, before, where, floor=rules.floor)
             if found.reason:
                 return Compared(reason=found.reason, max_error=found.max_error, wrong=found.wrong)
         return Compared()

@@ -68,6 +68,26 @@ def compare(
     return found
 
 
+def compare_change(
+    got: torch.Tensor, eager: torch.Tensor, before: torch.Tensor, where: str, *, floor: float
+) -> Comparison:
+    """Compare what a call has added to a tensor that held `before`.
+
+    A step of an optimiser is 1e-4 of a parameter: one that is not made would be right.
+    """
+    if not correctness.is_real(eager) or eager.is_complex():
+        return Comparison()
+    changed = eager.double() - before.double()
+    size = correctness.scale_of(changed)
+    allowed = floor * correctness.scale_of(eager) / max(size, correctness.MIN_SCALE)
+    lost = max(_rounded_away(eager, changed), allowed)
+    if not lost <= MOST_LOST:  # NaN, too
+        return Comparison()
+    least = max(lost, math.sqrt(correctness.floor_of(eager)))
+    named = f"{where} (what it adds)"
+    return correctness.compare(got.double() - before.double(), changed, None, named, floor=least)
+
+
 def _rounded_away(sums: torch.Tensor, added: torch.Tensor) -> float:
     """Return what rounding sums takes of what was added, relative to its scale."""
     lost = ROUNDINGS * torch.finfo(sums.dtype).eps / 2 * sums.abs().max().item()
