@@ -59,8 +59,10 @@ class ReferenceRound:
             self.is_counted = True
         names = result_names(self.eager, rules.form)
         inputs = zip(tensor_bytes.tensors_in(self.inputs), self.is_written, strict=False)
-        given = [each for each, is_written in inputs if not is_written]
-        given += self.before.values()
+        given = [
+            self.before.get(number) if is_written else each
+            for number, (each, is_written) in enumerate(inputs)
+        ]
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
         for number, (where, mine, theirs, truth) in enumerate(outputs):

@@ -39,9 +39,9 @@ def compare(
     where: str,
     *,
     floor: float = 0.0,
-    inputs: Sequence[torch.Tensor] = (),
+    inputs: Sequence[torch.Tensor | None] = (),
 ) -> Comparison:
-    """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
+    """Compare as `correctness.compare` does, then parts; `inputs`: what the call was given."""
     found = correctness.compare(got, eager, exact, where, floor=floor)
     if found.reason or not correctness.is_real(eager) or eager.numel() < LEAST_ELEMENTS:
         return found
@@ -145,7 +145,7 @@ def _differences(
     eager: torch.Tensor,
     exact: torch.Tensor | None,
     where: str,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor | None],
 ) -> Iterator[Part]:
     """Yield what an output adds to something that would itself be right as the output."""
     truth = eager if exact is None else exact
@@ -161,11 +161,13 @@ def _differences(
 Base = tuple[str, torch.Tensor]  # name, values
 
 
-def _inputs_like(eager: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Iterator[Base]:
+def _inputs_like(eager: torch.Tensor, inputs: Sequence[torch.Tensor | None]) -> Iterator[Base]:
     """Yield inputs that have as many elements as the output, of which the first are alike."""
     first = eager.reshape(-1)[:FIRST_ELEMENTS]
     for number, each in enumerate(inputs):
-        if each.dtype != eager.dtype or each.numel() != eager.numel() or each.is_complex():
+        if each is None or each.dtype != eager.dtype or each.is_complex():
+            continue
+        if each.numel() != eager.numel():
             continue
         if not correctness.compare(each.reshape(-1)[:FIRST_ELEMENTS], first, None, "").reason:
             yield f"input {number}", each.reshape(eager.shape)
