@@ -120,3 +120,25 @@ def test_a_residual_branch_that_begins_near_zero_is_compared(
     verdict = special_corpora.judged(patient_judge, corpus, f"{name}.py")
     is_honest = name.startswith("honest")
     assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict
+
+
+def test_what_a_call_adds_is_compared_as_far_as_rounding_shows_it(torch: ModuleType) -> None:
+    from actors.evaluator.children.small_parts import compare_change
+
+    torch.manual_seed(3)
+    before = torch.randn(1 << 16)
+    step = torch.randn(1 << 16)
+    for size in (1.0, 1e-2, 1e-4, 1e-6, 1e-8):
+        after = before + size * step
+        other = torch.lerp(before, before + step, size) * (1 + 1e-7 * torch.randn(1 << 16).sign())
+        assert not compare_change(other, after, before, "input", floor=0.0).reason
+        assert bool(compare_change(before, after, before, "input", floor=0.0).reason) is (
+            size >= 1e-4
+        )
+    # What the user allows is an error of the whole: of TF32 a small step is part of it.
+    after = before + 1e-4 * step
+    assert not compare_change(before, after, before, "input", floor=4e-3).reason
+    halves = before.bfloat16(), (before + 1e-2 * step).bfloat16()
+    assert not compare_change(halves[0], halves[1], halves[0], "input", floor=0.0).reason
+    masked = before.masked_fill(before > 1, -torch.inf)
+    assert not compare_change(masked, masked, masked, "input", floor=0.0).reason

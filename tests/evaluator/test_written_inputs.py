@@ -13,6 +13,7 @@ from protocol.values import Outcome
 CANDIDATES = special_corpora.candidates(
     "written_inputs", ("in_cache", "cache_left", "cache_left_late")
 )
+SMALL_STEPS = special_corpora.candidates("small_steps", ("other_order", "step_left"))
 
 
 @pytest.mark.parametrize("path", CANDIDATES)
@@ -25,3 +26,14 @@ def test_a_cache_of_the_caller_is_written(patient_judge: Judge, path: Path) -> N
     assert verdict.verdict is Outcome.WRONG, verdict
     assert "input 1, to which the module writes" in verdict.reason
     assert ("in a timed call" in verdict.reason) == (path.stem == "cache_left_late")
+
+
+@pytest.mark.parametrize("path", SMALL_STEPS)
+def test_a_small_step_is_made(patient_judge: Judge, path: Path) -> None:
+    """A step of 1e-4 of the weights was right if it was not made, and 1.7 times as fast."""
+    verdict = special_corpora.judged(patient_judge, "small_steps", path)
+    if path.parent.name == "honest":
+        assert verdict.is_correct, verdict
+        return
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert "to which the module writes (what it adds)" in verdict.reason

@@ -37,6 +37,8 @@ class ReferenceRound:
     def __init__(self, inputs: list[object]) -> None:
         self.inputs = inputs
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
+        # What the tensors held that it writes to, by number; nothing where they are large.
+        self.before: dict[int, torch.Tensor] = {}
         self.eager: object = None
         self.exact: object = None
         self.is_counted = False  # what eager's integers lost
@@ -49,6 +51,8 @@ class ReferenceRound:
             self.exact = task.double_outputs(clone(self.inputs), start)
         self.eager = task.eager_outputs(self.inputs, start)
         self.is_written = before.differences(self.inputs)
+        copies = zip(before.copies(), self.is_written, strict=False)
+        self.before = {number: each for number, (each, written) in enumerate(copies) if written}
         if task.is_repeated and not any(self.is_written):
             self.rounded = RoundedInputs(task, self.inputs, start)
 
@@ -66,7 +70,10 @@ class ReferenceRound:
             self.is_counted = True
         names = result_names(self.eager, rules.form)
         inputs = zip(tensor_bytes.tensors_in(self.inputs), self.is_written, strict=False)
-        given = [each for each, is_written in inputs if not is_written]
+        given = [
+            self.before.get(number) if is_written else each
+            for number, (each, is_written) in enumerate(inputs)
+        ]
         worst = worst_share = 0.0
         outputs = [ComparedOutput(*each) for each in zip(names, got, eager, exact, strict=True)]
         for number, output in enumerate(outputs):
@@ -97,7 +104,7 @@ class ReferenceRound:
         """Compare what a candidate's call has left of its inputs; they are compared last.
 
         What the task's own module writes to them is a result as well, compared roughly (1 % in
-        float32): there is no float64 of it.
+        float32): there is no float64 of it.  So is what it adds to them.
         """
         inputs, self.inputs = tensor_bytes.tensors_in(self.inputs), []
         for number, (mine, own, is_written) in enumerate(
@@ -110,6 +117,9 @@ class ReferenceRound:
             where = f"input {number}, to which the module writes"
             floor = max(rules.floor, math.sqrt(correctness.floor_of(own)))
             found = correctness.compare(mine, own, None, where, floor=floor)
+            if not found.reason and number in self.before:
+                before = self.before[number]
+                found = small_parts.compare_change(mine, own, before, where, floor=rules.floor)
             if found.reason:
                 return Compared(reason=found.reason, max_error=found.max_error, wrong=found.wrong)
         return Compared()
@@ -119,7 +129,7 @@ def _comparison(
     output: ComparedOutput,
     floor: float,
     lost: tuple[float, float],
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor | None],
     others: Sequence[torch.Tensor] = (),
 ) -> correctness.Comparison:
     """Compare one output; `others`: eager's for inputs that are rounded otherwise."""

@@ -39,10 +39,10 @@ def compare(
     where: str,
     *,
     floor: float = 0.0,
-    inputs: Sequence[torch.Tensor] = (),
+    inputs: Sequence[torch.Tensor | None] = (),
     others: Sequence[torch.Tensor] = (),
 ) -> Comparison:
-    """Compare as `correctness.compare` does, then parts; `inputs`: those of the call, unchanged."""
+    """Compare as `correctness.compare` does, then parts; `inputs`: what the call was given."""
     found = correctness.compare(got, eager, exact, where, floor=floor, others=others)
     if found.reason or not correctness.is_real(eager) or eager.numel() < LEAST_ELEMENTS:
         return found
@@ -67,6 +67,26 @@ def compare(
             return within
         found = replace(found, max_error=max(found.max_error, within.max_error))
     return found
+
+
+def compare_change(
+    got: torch.Tensor, eager: torch.Tensor, before: torch.Tensor, where: str, *, floor: float
+) -> Comparison:
+    """Compare what a call has added to a tensor that held `before`.
+
+    A step of an optimiser is 1e-4 of a parameter: one that is not made would be right.
+    """
+    if not correctness.is_real(eager) or eager.is_complex():
+        return Comparison()
+    changed = eager.double() - before.double()
+    size = correctness.scale_of(changed)
+    allowed = floor * correctness.scale_of(eager) / max(size, correctness.MIN_SCALE)
+    lost = max(_rounded_away(eager, changed), allowed)
+    if not lost <= MOST_LOST:  # NaN, too
+        return Comparison()
+    least = max(lost, math.sqrt(correctness.floor_of(eager)))
+    named = f"{where} (what it adds)"
+    return correctness.compare(got.double() - before.double(), changed, None, named, floor=least)
 
 
 def _rounded_away(sums: torch.Tensor, added: torch.Tensor) -> float:
@@ -126,7 +146,7 @@ def _differences(
     eager: torch.Tensor,
     exact: torch.Tensor | None,
     where: str,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor | None],
 ) -> Iterator[Part]:
     """Yield what an output adds to something that would itself be right as the output."""
     truth = eager if exact is None else exact
@@ -142,11 +162,13 @@ def _differences(
 Base = tuple[str, torch.Tensor]  # name, values
 
 
-def _inputs_like(eager: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Iterator[Base]:
+def _inputs_like(eager: torch.Tensor, inputs: Sequence[torch.Tensor | None]) -> Iterator[Base]:
     """Yield inputs that have as many elements as the output, of which the first are alike."""
     first = eager.reshape(-1)[:FIRST_ELEMENTS]
     for number, each in enumerate(inputs):
-        if each.dtype != eager.dtype or each.numel() != eager.numel() or each.is_complex():
+        if each is None or each.dtype != eager.dtype or each.is_complex():
+            continue
+        if each.numel() != eager.numel():
             continue
         if not correctness.compare(each.reshape(-1)[:FIRST_ELEMENTS], first, None, "").reason:
             yield f"input {number}", each.reshape(eager.shape)

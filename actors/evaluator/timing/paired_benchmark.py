@@ -221,11 +221,27 @@ class PairedBenchmark:
                     (usual_s, self._block_times.candidate_block_s),
                     POLICY.suspected_tries if self._is_suspected else tries,
                 )
-                self._transfer.require_no_touched_ahead(calls, usual_s)
+                self._require_no_touched_ahead(calls, usual_s)
             with self._stages.stage("dependent calls"):
                 self._dependent_calls.look(
                     calls, usual_s=_call_s(self.groups), group_s=_call_s(self.groups[-1:])
                 )
+
+    def _require_no_touched_ahead(self, calls: int, usual_s: float) -> None:
+        """Accuse a candidate that reads inputs of later calls in the middle of two blocks."""
+        read = passed = 0.0
+        for _look in range(POLICY.touched_ahead_looks):
+            found = self._transfer.stopped_block(calls, usual_s)
+            if found is None or found[0] <= found[1] + POLICY.touched_ahead_share:
+                return
+            read, passed = found
+            # Other programs come and go: what a block takes now may be less than in any group.
+            usual_s = min(usual_s, self._block("candidate").block_s)
+        self._sides.accuse(
+            Accusation.INPUTS_TOUCHED_AHEAD,
+            f"it had read {read:.0%} of a block's inputs after {passed:.0%} of its time: it reads "
+            "the inputs of calls that are still to come",
+        )
 
     def _require_nothing_left(self) -> None:
         """Accuse a candidate whose work goes on when the stream of its calls is done."""

@@ -319,20 +319,21 @@ class SlotTransfer:
         except CandidateFaultError:
             self._sides.accuse(accusation, READ_AT_ANOTHER_TIME[accusation])
 
-    def require_no_touched_ahead(self, calls: int, usual_s: float) -> None:
-        """Stop the candidate in the middle of a block; look at how many of its inputs it has read.
+    def stopped_block(self, calls: int, usual_s: float) -> tuple[float, float] | None:
+        """Stop the candidate in the middle of a block; return the share of inputs that it has read.
 
-        It may compare what it has read ahead with its inputs at each call: then all outputs are
-        right, whatever is written meanwhile.
+        Also the share of its time that had passed; None where this can't be seen.  A candidate may
+        compare what it has read ahead with its inputs at each call: then all outputs are right,
+        whatever is written meanwhile.
         """
         block_bytes = calls * slot_bytes(self._fixture.facts.inputs)
         is_visible = self._fixture.on_host and block_bytes >= POLICY.least_pages * PAGE_BYTES
         if not is_visible or calls < POLICY.least_replaced:
-            return
+            return None
         self._outputs.prepare("candidate", calls)
         self._referee.fill_slots(calls)
         if not all(map(forget_touched, self._sides.frozen_pids("candidate"))):
-            return
+            return None
         first, last = POLICY.stopped_shares
         after = first + (last - first) * secrets.randbelow(1000) / 1000
         stopped_s, held_s, touched = 0.0, 0.0, 0
@@ -347,16 +348,9 @@ class SlotTransfer:
 
         window, answer = self._window("candidate", calls, is_empty=False, meanwhile=look)
         whole_s = min(usual_s, window.block_s - held_s)
-        read = read_share(touched, block_bytes)
-        if read > stopped_s / whole_s + POLICY.touched_ahead_share:
-            self._sides.accuse(
-                Accusation.INPUTS_TOUCHED_AHEAD,
-                f"it had read {read:.0%} of a block's inputs after "
-                f"{stopped_s / whole_s:.0%} of its time: it reads the inputs of calls that are "
-                "still to come",
-            )
         self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
         self.tried.add(Accusation.INPUTS_TOUCHED_AHEAD)
+        return read_share(touched, block_bytes), stopped_s / whole_s
 
     def _window(
         self,

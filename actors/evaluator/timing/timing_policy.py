@@ -183,6 +183,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # inputs must have.
     stopped_shares: tuple[float, float] = (0.1, 0.4)
     touched_ahead_share: float = 0.15
+    # Blocks in which that has to be seen, one after the other.
+    touched_ahead_looks: int = 2
     least_pages: int = 8
     # Calls that a block must have.
     least_replaced: int = 8

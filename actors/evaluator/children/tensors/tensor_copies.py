@@ -57,6 +57,10 @@ class InputsBefore:
         pairs = zip(tensors, self._copies, strict=True)
         return [not has_same_bytes(now, old) for now, old in pairs]
 
+    def copies(self) -> list[torch.Tensor]:
+        """Return what each tensor held; nothing where they are too large to be copied."""
+        return self._copies
+
 
 def _sums(tensor: torch.Tensor) -> list[int]:
     """Return weighted sums of a tensor's bytes, one for each of its pieces."""
