@@ -23,6 +23,7 @@ from actors.evaluator.children.tensors.tensor_copies import map_tensors
 from actors.evaluator.children.tensors.value_kinds import is_free
 
 CALLS, CALLS_S = 8, 2.0  # two equal elements change places in four calls of ten
+MOST_BYTES = 1 << 28  # of inputs and outputs that are held: the candidate needs the card's memory
 ROUNDINGS = 2  # by at most so many an element changes, up or down
 # Halves have too few digits: a change of the last one would allow errors of some per cent.
 DTYPES = (torch.float32, torch.float64)
@@ -48,17 +49,26 @@ class RoundedInputs:
         return [each for each in found if each.shape == like.shape and each.dtype == like.dtype]
 
     def _calls(self) -> Iterator[list[torch.Tensor]]:
-        began = time.monotonic()
+        began, held = time.monotonic(), _bytes_of(self._inputs)
         # A task may refuse inputs that its own get_inputs never draws, and memory may be short.
         try:
             for number in range(CALLS):
+                is_late = number > 0 and time.monotonic() - began > CALLS_S
+                if is_late or held > MOST_BYTES:
+                    return
                 inputs = with_other_digits(self._inputs, number)
-                if inputs is None or (number and time.monotonic() - began > CALLS_S):
+                if inputs is None:
                     return
                 model = module_copy(self._task.model)
-                yield list(tensors_in(self._task.eager_outputs(inputs, self._start, model)))
+                found = self._task.eager_outputs(inputs, self._start, model)
+                held += _bytes_of(found)
+                yield list(tensors_in(found))
         except Exception:  # noqa: BLE001
             return
+
+
+def _bytes_of(values: object) -> int:
+    return sum(each.nbytes for each in tensors_in(values))
 
 
 def with_other_digits(inputs: list[object], number: int) -> list[object] | None:
