@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from actors.evaluator.children.reference_round import ReferenceRound
+    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
+    from actors.evaluator.ipc.referee_orders import CompareBytes
 
 TASK = """
 import torch
@@ -47,17 +49,22 @@ def round_of(result: str, drawn: str) -> ReferenceRound:
     return found
 
 
-def reason(drawn: ReferenceRound, got: object) -> str:
-    """Return what is wrong with an output."""
+def order_and_rules() -> tuple[CompareBytes, OutputRules]:
+    """Return those of a comparison without any exception."""
     from actors.evaluator.children.integer_losses import IntegerLosses
     from actors.evaluator.children.reference_round import OutputRules
-    from actors.evaluator.children.tensors.tensor_bytes import tensors_in
     from actors.evaluator.ipc.orders import CallForm
     from actors.evaluator.ipc.referee_orders import CompareBytes
 
     rules = OutputRules(CallForm(), (False,), 0.0, (), IntegerLosses())
-    order = CompareBytes(draw=0, what="output")
-    return drawn.compare_outputs(list(tensors_in(got)), order, rules).reason
+    return CompareBytes(draw=0, what="output"), rules
+
+
+def reason(drawn: ReferenceRound, got: object) -> str:
+    """Return what is wrong with an output."""
+    from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+
+    return drawn.compare_outputs(list(tensors_in(got)), *order_and_rules()).reason
 
 
 NEARLY_SINGULAR = (
@@ -104,6 +111,21 @@ def test_elements_that_are_equal_by_chance_may_be_sorted_either_way(torch: Modul
     other = backwards.clone()
     other[:64] = other[:64].flip(1)
     assert reason(drawn, other)
+
+
+def test_inputs_that_were_compared_are_not_held(torch: ModuleType) -> None:
+    """The candidate needs the memory; outputs are compared again, after its next call."""
+    equal = "(lambda a: a.index_put((torch.tensor(3), torch.tensor(7)), a[3, 90]))"
+    drawn = round_of("x.sort(stable=True).indices", f"{equal}(torch.randn(128, 300))")
+    (x,) = drawn.inputs
+    backwards = 299 - x.flip(1).sort(stable=True).indices
+    assert not reason(drawn, backwards)
+    assert not drawn.compare_inputs([x.clone()], *order_and_rules()).reason
+    held = weakref.ref(x)
+    del x
+    assert held() is None
+    assert not reason(drawn, backwards)
+    assert reason(drawn, backwards.flip(1))
 
 
 def test_elements_that_are_equal_by_design_are_not_set_apart(torch: ModuleType) -> None:

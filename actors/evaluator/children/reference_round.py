@@ -107,6 +107,8 @@ class ReferenceRound:
         float32): there is no float64 of it.  So is what it adds to them.
         """
         inputs, self.inputs = tensor_bytes.tensors_in(self.inputs), []
+        if self.rounded is not None:
+            self.rounded.forget_inputs()
         for number, (mine, own, is_written) in enumerate(
             zip(got, inputs, self.is_written, strict=True)
         ):
