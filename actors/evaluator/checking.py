@@ -101,8 +101,7 @@ class CorrectnessCheck:
 
     @property
     def _holds_first(self) -> bool:
-        a_call = self._fixture.task_bytes
-        return a_call.inputs + a_call.outputs <= HELD_BYTES
+        return self._fixture.task_bytes.a_call <= HELD_BYTES
 
     def _changed_state(self) -> CandidateFault | None:
         """Return a fault if calls did not change the module's state as those of the task did."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.evaluator.judge import Judge
-from protocol.values import Task, Verdict
+from protocol.values import Outcome, Task, Verdict
 
 CORPORA = Path(__file__).parent.parent / "corpus"
 
@@ -28,6 +28,17 @@ def judged(judge: Judge, corpus: str, candidate: Path | str) -> Verdict:
     verdict = judge.judge(Task(name=corpus, source=task_source(corpus)), source)
     assert isinstance(verdict, Verdict), verdict
     return verdict
+
+
+def rightly_judged(judge: Judge, corpus: str, candidate: Path) -> str:
+    """Require that an honest candidate is correct and a hostile one `wrong`; return why it is."""
+    verdict = judged(judge, corpus, candidate)
+    if candidate.parent.name == "honest":
+        assert verdict.is_correct, verdict
+        return ""
+    assert verdict.verdict is Outcome.WRONG, verdict
+    assert verdict.reason, verdict
+    return verdict.reason
 
 
 def candidates(corpus: str, in_gate: Collection[str]) -> list[Any]:

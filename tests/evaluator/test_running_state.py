@@ -67,15 +67,11 @@ def test_outputs_that_follow_from_attributes_are_compared_when_timed(
     patient_judge: Judge, path: Path
 ) -> None:
     """One that left them out was 32 times as fast.  An attribute that decides nothing may lack."""
-    verdict = special_corpora.judged(patient_judge, "attribute_state", path)
-    if path.parent.name == "honest":
-        assert verdict.is_correct, verdict
-        return
-    assert verdict.verdict is Outcome.WRONG, verdict
+    reason = special_corpora.rightly_judged(patient_judge, "attribute_state", path)
     if path.stem == "state_of_its_own":
-        assert "ModelNew has no buffer or attribute" in verdict.reason
+        assert "ModelNew has no buffer or attribute" in reason
     else:
-        assert "timed call" in verdict.reason
+        assert not reason or "timed call" in reason
 
 
 @pytest.mark.parametrize(
@@ -85,9 +81,7 @@ def test_outputs_that_follow_from_a_tuple_are_compared_when_timed(
     patient_judge: Judge, path: Path
 ) -> None:
     """An LSTM's state is often one: memory as it is was 36 to 47 times as fast."""
-    verdict = special_corpora.judged(patient_judge, "tuple_state", path)
-    is_honest = path.parent.name == "honest"
-    assert verdict.verdict is (Outcome.CORRECT if is_honest else Outcome.WRONG), verdict
+    special_corpora.rightly_judged(patient_judge, "tuple_state", path)
 
 
 @pytest.mark.parametrize("name", ["honest/plain", "hostile/computed_in_last_call"])

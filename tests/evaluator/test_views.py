@@ -8,7 +8,6 @@ import pytest
 import special_corpora
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome
 
 CANDIDATES = special_corpora.candidates("views", ("strided", "view_then_written"))
 
@@ -22,6 +21,4 @@ def test_a_candidate_shares_memory_only_where_its_task_does(
     An output that the next inputs or the next call change is wrong where the task's is its own.
     So is a change of an input that the task leaves alone.
     """
-    verdict = special_corpora.judged(patient_judge, "views", path)
-    expected = Outcome.CORRECT if path.parent.name == "honest" else Outcome.WRONG
-    assert expected is verdict.verdict, verdict
+    special_corpora.rightly_judged(patient_judge, "views", path)

@@ -8,7 +8,6 @@ import pytest
 import special_corpora
 
 from actors.evaluator.judge import Judge
-from protocol.values import Outcome
 
 CANDIDATES = special_corpora.candidates(
     "written_inputs", ("in_cache", "cache_left", "cache_left_late")
@@ -19,21 +18,13 @@ SMALL_STEPS = special_corpora.candidates("small_steps", ("other_order", "step_le
 @pytest.mark.parametrize("path", CANDIDATES)
 def test_a_cache_of_the_caller_is_written(patient_judge: Judge, path: Path) -> None:
     """A winner that left it as it was passed all checks, and would have been shipped."""
-    verdict = special_corpora.judged(patient_judge, "written_inputs", path)
-    if path.parent.name == "honest":
-        assert verdict.is_correct, verdict
-        return
-    assert verdict.verdict is Outcome.WRONG, verdict
-    assert "input 1, to which the module writes" in verdict.reason
-    assert ("in a timed call" in verdict.reason) == (path.stem == "cache_left_late")
+    reason = special_corpora.rightly_judged(patient_judge, "written_inputs", path)
+    assert not reason or "input 1, to which the module writes" in reason
+    assert ("in a timed call" in reason) == (path.stem == "cache_left_late")
 
 
 @pytest.mark.parametrize("path", SMALL_STEPS)
 def test_a_small_step_is_made(patient_judge: Judge, path: Path) -> None:
     """A step of 1e-4 of the weights was right if it was not made, and 1.7 times as fast."""
-    verdict = special_corpora.judged(patient_judge, "small_steps", path)
-    if path.parent.name == "honest":
-        assert verdict.is_correct, verdict
-        return
-    assert verdict.verdict is Outcome.WRONG, verdict
-    assert "to which the module writes (what it adds)" in verdict.reason
+    reason = special_corpora.rightly_judged(patient_judge, "small_steps", path)
+    assert not reason or "to which the module writes (what it adds)" in reason

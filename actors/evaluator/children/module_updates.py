@@ -49,12 +49,14 @@ def find_updates(
     if is_repeated or follows_state:
         return updated, (is_repeated, follows_state)
     deciding = find_deciding(task, seed, updated)
+    if not deciding.items:
+        return updated, (False, False)
     inputs = task.inputs(seed + 3)
-    if deciding.items:  # what follows from these as well: a cache, written where a count says
-        updated = _updated_layout(task, inputs, seed)
+    # What follows from these as well: a cache, written where a count says.
+    updated = _updated_layout(task, inputs, seed)
     keys, items = (*updated.keys, *deciding.keys), (*updated.items, *deciding.items)
     task.state_floors = _state_floors(task, keys, inputs, seed, floor)
-    return Nest(kind="dict", keys=keys, items=items), (False, bool(deciding.items))
+    return Nest(kind="dict", keys=keys, items=items), (False, True)
 
 
 def _updated_layout(task: TaskModule, inputs: list[object], seed: int) -> Nest:

@@ -33,6 +33,11 @@ class TaskBytes(Value, frozen=True, kw_only=True):
     has_double: bool = False  # whether outputs are compared with float64, too
     is_mixed: bool = False  # whether slots are filled from two draws, which are kept
 
+    @property
+    def a_call(self) -> int:
+        """What a call reads and writes, as a rule."""
+        return self.inputs + self.outputs
+
     def fits_double(self, free: int) -> bool:
         """Whether a card with so many free bytes has room for float64 copies, too."""
         largest = max(self.inputs + self.parameters, self.outputs)

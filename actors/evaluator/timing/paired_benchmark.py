@@ -66,15 +66,13 @@ class PairedBenchmark:
         self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = fixture.limits.time_s if time_s is None else time_s
         self._on_host = fixture.on_host
-        a_call = fixture.task_bytes.inputs + fixture.task_bytes.outputs
+        a_call = fixture.task_bytes.a_call
         self._transfer = SlotTransfer(fixture, self._sides, SpotChecks(fixture, a_call), a_call)
-        ratio = POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio
-        is_suspected = suspected is Accusation.CALLS_COMPUTED_TOGETHER
         self._dependent_calls = DependentCalls(
             self._transfer,
             self._sides,
-            ratio,
-            is_suspected=is_suspected,
+            POLICY.dependent_ratio if self._on_host else POLICY.gpu_dependent_ratio,
+            is_suspected=suspected is Accusation.CALLS_COMPUTED_TOGETHER,
             is_held_up=self._is_held_up,
         )
         self._block_size = BlockSize(
@@ -85,7 +83,7 @@ class PairedBenchmark:
         )
         self._block_times = BlockTimes(on_host=self._on_host)
         self._left_work = LeftWork()
-        self._began = 0.0  # the moment
+        self._began = 0.0  # the moment in which warming up begins
         self._long: set[Side] = set()  # sides whose calls need no more warming up
         self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
@@ -230,13 +228,13 @@ class PairedBenchmark:
     def _require_no_touched_ahead(self, calls: int, usual_s: float) -> None:
         """Accuse a candidate that reads inputs of later calls in the middle of two blocks."""
         read = passed = 0.0
-        for _look in range(POLICY.touched_ahead_looks):
+        for look in range(POLICY.touched_ahead_looks):
+            if look:  # other programs come and go: a block may take less now than in any group
+                usual_s = min(usual_s, self._block("candidate").block_s)
             found = self._transfer.stopped_block(calls, usual_s)
             if found is None or found[0] <= found[1] + POLICY.touched_ahead_share:
                 return
             read, passed = found
-            # Other programs come and go: what a block takes now may be less than in any group.
-            usual_s = min(usual_s, self._block("candidate").block_s)
         self._sides.accuse(
             Accusation.INPUTS_TOUCHED_AHEAD,
             f"it had read {read:.0%} of a block's inputs after {passed:.0%} of its time: it reads "
