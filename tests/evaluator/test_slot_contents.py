@@ -147,8 +147,13 @@ def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["tokens", "two signs", "tokens beside others"])
-def test_values_without_a_factor_have_draws(torch: ModuleType, name: str) -> None:
+def test_values_without_a_factor_have_draws(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """What is computed of each value of two draws would be asked for again in each call."""
+    from actors.evaluator.children import slot_contents
+
+    monkeypatch.setattr(slot_contents, "CHEAP_DRAW_S", 60.0)  # on a busy machine a draw is slow
     draws: dict[str, Any] = {
         "tokens": lambda: [torch.randint(0, 50000, (4, 64))],
         "two signs": lambda: [(torch.rand(300) + 1) * (torch.randint(0, 2, (300,)) * 2 - 1)],
@@ -271,6 +276,9 @@ def test_slots_of_one_block_hold_draws_of_several_kinds(torch: ModuleType) -> No
     shifted: Any = memory.values()[1][0]
     assert float(shifted.min()) > 50
     assert torch.equal(before, memory.values()[3][0])  # type: ignore[arg-type]
+    assert [contents.kind_of(slot) for slot in range(4)] == ["plain", "shifted", "plain", "plain"]
+    contents.fill(memory, COUNT, 2)
+    assert contents.kind_of(1) == "plain"
 
 
 @pytest.mark.parametrize("kind", ["plain", "shifted"])

@@ -131,27 +131,33 @@ def difference_lines(
 
 
 def describe_outputs(
-    outputs: Sequence[ComparedOutput], wrong: int, found: Comparison, floor: float
+    outputs: Sequence[ComparedOutput],
+    wrong: int,
+    found: Comparison,
+    floor: float,
+    leeway: float = 1.0,
 ) -> tuple[str, ...]:
     """Return which outputs are wrong, and the lines on the one with the number `wrong`.
 
-    `found` is what `correctness.compare` found of it, with the tolerance `floor`.  () if memory is
+    `found` is what `correctness.compare` found of it, with `floor` and `leeway`.  () if memory is
     short: a description must not keep the verdict from its way.
     """
     _, got, eager, exact = outputs[wrong]
     truth = eager if exact is None else exact
     try:
-        others = _other_outputs(outputs, wrong, floor) if len(outputs) > 1 else ()
+        others = _other_outputs(outputs, wrong, floor, leeway) if len(outputs) > 1 else ()
         return (*others, *difference_lines(got, eager, truth, found.rms, found.allowed))
     except RuntimeError:
         return ()
 
 
-def _other_outputs(outputs: Sequence[ComparedOutput], wrong: int, floor: float) -> Iterator[str]:
+def _other_outputs(
+    outputs: Sequence[ComparedOutput], wrong: int, floor: float, leeway: float
+) -> Iterator[str]:
     """Yield which other outputs are wrong, too, and which are right."""
     named: dict[str, list[str]] = {"wrong, too": [], "right": []}
     for name, got, eager, exact in (*outputs[:wrong], *outputs[wrong + 1 :]):
-        is_wrong = compare(got, eager, exact, name, floor=floor).reason
+        is_wrong = compare(got, eager, exact, name, floor=floor, leeway=leeway).reason
         named["wrong, too" if is_wrong else "right"].append(name)
     found = "; ".join(f"{what}: {_names(names)}" for what, names in named.items() if names)
     yield f"what follows is about {outputs[wrong].name}; {found}"

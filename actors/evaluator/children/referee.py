@@ -33,7 +33,7 @@ from actors.evaluator.devices import device_description as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Nest
-from actors.evaluator.ipc.orders import Done, Exit, Order
+from actors.evaluator.ipc.orders import Done, Exit, InputKind, Order
 from actors.evaluator.ipc.referee_orders import (
     AwaitIdleCard,
     CompareBytes,
@@ -292,12 +292,14 @@ class Referee:
 
     def _draw(self, order: DrawInputs) -> tuple[FromReferee, list[int]]:
         inputs = self._task_module.inputs(order.seed, order.kind)
-        answer = InputsDrawn(draw=self._keep(inputs), inputs=tensor_bytes.layout_of(inputs))
+        answer = InputsDrawn(
+            draw=self._keep(inputs, order.kind), inputs=tensor_bytes.layout_of(inputs)
+        )
         return answer, [to_buffer(inputs, self._allocate)]
 
     def _draw_from_slot(self, slot: int) -> SlotDrawn:
-        inputs, is_changed = self._timing_memory.drawn_from(slot)
-        return SlotDrawn(draw=self._keep(inputs), is_changed=is_changed)
+        inputs, kind, is_changed = self._timing_memory.drawn_from(slot)
+        return SlotDrawn(draw=self._keep(inputs, kind), is_changed=is_changed)
 
     def _draw_dependent(self, order: DrawDependent) -> SlotDrawn:
         return SlotDrawn(draw=self._keep(self._decided_inputs(order)), is_changed=())
@@ -306,10 +308,10 @@ class Referee:
         before = self._stashed.value(order.stashed, Nest(kind="list", items=order.tensors))
         return self._timing_memory.dependent_draw(order, before)
 
-    def _keep(self, inputs: list[object]) -> int:
+    def _keep(self, inputs: list[object], kind: InputKind = "plain") -> int:
         """Keep a draw until it is compared; return its number."""
         self._drawn += 1
-        self._rounds[self._drawn] = ReferenceRound(inputs)
+        self._rounds[self._drawn] = ReferenceRound(inputs, kind)
         return self._drawn
 
     def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:

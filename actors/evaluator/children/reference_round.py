@@ -17,7 +17,7 @@ from actors.evaluator.children.random_state import RandomStart
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone, has_same_bytes
-from actors.evaluator.ipc.orders import CallForm
+from actors.evaluator.ipc.orders import CallForm, InputKind
 from actors.evaluator.ipc.referee_orders import CompareBytes, Compared
 
 
@@ -31,11 +31,20 @@ class OutputRules(NamedTuple):
     losses: IntegerLosses  # of all draws so far
 
 
+class Tolerance(NamedTuple):
+    """What one output may be off by."""
+
+    floor: float  # a relative error that passes
+    lost: tuple[float, float]  # of integers: the share that eager loses, the largest difference
+    leeway: float  # times what eager's own error allows
+
+
 class ReferenceRound:
     """One draw of inputs, and the reference's outputs for it."""
 
-    def __init__(self, inputs: list[object]) -> None:
+    def __init__(self, inputs: list[object], kind: InputKind = "plain") -> None:
         self.inputs = inputs
+        self.leeway = 1.0 if kind == "plain" else correctness.OTHER_KINDS_LEEWAY
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
         # What the tensors held that it writes to, by number; nothing where they are large.
         self.before: dict[int, torch.Tensor] = {}
@@ -81,10 +90,11 @@ class ReferenceRound:
                 continue
             floor = max((rules.floor, *rules.own_floors[number : number + 1]))
             lost = rules.losses.of(number)
-            found = _comparison(output, floor, lost, given)
+            tolerance = Tolerance(floor, lost, self.leeway)
+            found = _comparison(output, tolerance, given)
             if found.reason and self.rounded is not None:
                 others = self.rounded.outputs(number, output.eager)
-                found = _comparison(output, floor, lost, given, others) if others else found
+                found = _comparison(output, tolerance, given, others) if others else found
             worst = max(worst, found.max_error)
             if order.share:
                 share = correctness.kernelbench_error(output.got, output.eager)
@@ -92,7 +102,7 @@ class ReferenceRound:
             if found.reason:
                 lines: tuple[str, ...] = ()
                 if order.describe:
-                    lines = describe_outputs(outputs, number, found, floor)
+                    lines = describe_outputs(outputs, number, found, floor, self.leeway)
                 return Compared(
                     reason=found.reason, max_error=worst, wrong=found.wrong, difference=lines
                 )
@@ -129,13 +139,15 @@ class ReferenceRound:
 
 def _comparison(
     output: ComparedOutput,
-    floor: float,
-    lost: tuple[float, float],
+    tolerance: Tolerance,
     inputs: Sequence[torch.Tensor | None],
     others: Sequence[torch.Tensor] = (),
 ) -> correctness.Comparison:
     """Compare one output; `others`: eager's for inputs that are rounded otherwise."""
     where, got, eager, exact = output
+    floor, lost, leeway = tolerance
     if has_integers(eager):
         return correctness.compare_integers(got, eager, exact, where, lost=lost, others=others)
-    return small_parts.compare(got, eager, exact, where, floor=floor, inputs=inputs, others=others)
+    return small_parts.compare(
+        got, eager, exact, where, floor=floor, inputs=inputs, others=others, leeway=leeway
+    )

@@ -58,6 +58,7 @@ class SlotContents:
         self._oldest = 0
         self._new: dict[int, list[torch.Tensor]] = {}  # new contents, by slot
         self._replaced: dict[int, Callable[[], list[torch.Tensor]]] = {}  # the same, made again
+        self._kinds: dict[int, InputKind] = {}  # of these
 
     def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
         """Find out which tensors can be mixed, and whether the task works on the mix."""
@@ -147,7 +148,7 @@ class SlotContents:
         drawn = self._new_draw(seed, kind)
         if drawn is None:
             return
-        self._new[slot] = drawn
+        self._new[slot], self._kinds[slot] = drawn, kind
         if self.is_mixing:  # it may draw something else the next time
             self._replaced[slot] = lambda: [each.clone() for each in drawn]
         else:  # slots are drawn again as well, and gigabytes are not kept
@@ -193,6 +194,10 @@ class SlotContents:
             )
             for place, raw in zip(places, raws, strict=False)
         )
+
+    def kind_of(self, slot: int) -> InputKind:
+        """Return of which kind of draw a slot's contents are."""
+        return self._kinds[slot] if slot in self._replaced else "plain"
 
     def written(self, slot: int) -> list[torch.Tensor]:
         """Return a copy of the bytes that were last written into a slot, tensor by tensor."""

@@ -41,9 +41,10 @@ def compare(
     floor: float = 0.0,
     inputs: Sequence[torch.Tensor | None] = (),
     others: Sequence[torch.Tensor] = (),
+    leeway: float = 1.0,
 ) -> Comparison:
     """Compare as `correctness.compare` does, then parts; `inputs`: what the call was given."""
-    found = correctness.compare(got, eager, exact, where, floor=floor, others=others)
+    found = correctness.compare(got, eager, exact, where, floor=floor, others=others, leeway=leeway)
     if found.reason or not correctness.is_real(eager) or eager.numel() < LEAST_ELEMENTS:
         return found
     least = max(floor, math.sqrt(correctness.floor_of(eager)))

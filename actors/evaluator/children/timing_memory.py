@@ -19,7 +19,7 @@ from actors.evaluator.ipc.layout_checks import (
     tensor_leaves,
     total_bytes,
 )
-from actors.evaluator.ipc.orders import Done
+from actors.evaluator.ipc.orders import Done, InputKind
 from actors.evaluator.ipc.referee_orders import (
     DrawDependent,
     FillSlots,
@@ -103,10 +103,13 @@ class TimingMemory:
         if self.slots.is_on_card:
             torch.cuda.synchronize()
 
-    def drawn_from(self, slot: int) -> tuple[list[object], tuple[bool, ...]]:
-        """Return a copy of what was written into a slot, and which tensors hold something else."""
-        raws = self.contents.written(slot)
-        return self.contents.values(raws), self.contents.changes(self.slots, slot, raws)
+    def drawn_from(self, slot: int) -> tuple[list[object], InputKind, tuple[bool, ...]]:
+        """Return a copy of what was written into a slot, and which tensors hold something else.
+
+        Between them: the kind of the draw.
+        """
+        raws, kind = self.contents.written(slot), self.contents.kind_of(slot)
+        return self.contents.values(raws), kind, self.contents.changes(self.slots, slot, raws)
 
     def dependent_draw(self, order: DrawDependent, before: object) -> list[object]:
         """Return a copy of a slot's inputs as the output `before` decides them."""
