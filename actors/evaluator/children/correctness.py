@@ -76,8 +76,8 @@ def compare(
 
     `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
     is the error that the user allows; `others`: eager's for inputs that are rounded otherwise, by
-    which its error is measured, too; `leeway`: by so many times the tolerance is wider, but for
-    halves.  Large tensors are compared in pieces.
+    which its error is measured, too; `leeway`: times the tolerance, where that is more than one
+    not in halves.  Large tensors are compared in pieces.
     """
     if not got.numel():
         return Comparison()
@@ -85,7 +85,7 @@ def compare(
     if not is_real(eager):
         return compare_integers(got, eager, exact, where, others=others)
     if floor_of(eager) > FLOORS[torch.float32]:
-        leeway = 1.0  # eager's own errors are those of halves, and a candidate's need not be larger
+        leeway = min(leeway, 1.0)  # eager's errors are those of halves already
     size, allowed = least_tolerance(truth, eager, floor)
     allowed = max(allowed, leeway * floor_of(eager))
     off = _quick_comparison(got, truth, size)

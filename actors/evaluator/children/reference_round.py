@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from actors.evaluator.children import correctness, small_parts
+from actors.evaluator.children import correctness, small_parts, wide_casts
 from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.input_rounding import RoundedInputs
 from actors.evaluator.children.integer_losses import IntegerLosses, has_integers
@@ -57,6 +57,7 @@ class ReferenceRound:
         """Compute what is expected; the call may write to the inputs."""
         before = InputsBefore(self.inputs)
         if task.has_double:
+            self.leeway *= wide_casts.LEEWAY if task.widens_casts else 1.0
             self.exact = task.double_outputs(clone(self.inputs), start)
         self.eager = task.eager_outputs(self.inputs, start)
         self.is_written = before.differences(self.inputs)

@@ -7,7 +7,7 @@ candidate code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +27,7 @@ from actors.evaluator.children.tensors.mixed_seeds import mixed_seeds
 from actors.evaluator.children.tensors.random_fills import LARGE_STATE_BYTES, large_fills
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
+from actors.evaluator.children.wide_casts import WideCasts, casts_only_round
 from actors.evaluator.ipc.card_memory import TaskBytes
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves, untransferable_types
 from actors.evaluator.ipc.orders import CallForm, InputKind
@@ -99,6 +100,7 @@ class TaskModule:
         self.is_made_anew = False  # for each candidate
         self.is_repeated = False  # a call follows from its inputs, and from random numbers
         self.has_double = False  # whether a float64 version works
+        self.widens_casts = False  # in it, to lower precision
         self.has_integers = False  # among its outputs
         self._output_bytes = 0  # of a call
         self.working_bytes = 0  # of a card, that a call allocates besides them
@@ -286,7 +288,7 @@ class TaskModule:
     def _double(self, inputs: list[object], start: RandomStart) -> object:
         model = module_copy(self.model).double()
         start_from(start)
-        with torch.no_grad():
+        with torch.no_grad(), WideCasts() if self.widens_casts else nullcontext():  # type: ignore[no-untyped-call]
             return clone(self.call(model, as_double(inputs)))
 
     def find_precision(self, inputs: list[object], *, is_random: bool = False) -> None:
@@ -309,17 +311,20 @@ class TaskModule:
         floating = [tensor for tensor in held if tensor.is_floating_point()]
         if not floating or all(tensor.dtype == torch.float64 for tensor in floating):
             return
-        try:
-            exact = self._double(inputs, 0)
-        # A module may fail in any way in another precision; then it has no float64 version.
-        except Exception:  # noqa: BLE001
-            return
-        self.has_double = all(
-            tensor.dtype in (torch.float64, torch.complex128) or not tensor.is_floating_point()
-            for tensor in tensors_in(exact)
-        )
+        for self.widens_casts in (False, True):
+            # A module may fail in any way in another precision; then it has no float64 version.
+            with suppress(Exception):
+                self.has_double = self._is_double(list(tensors_in(self._double(inputs, 0))), inputs)
+            if self.has_double:
+                break
         if is_random:
             self.has_double = self.has_double and self.runs_on(inputs, 0)
+
+    def _is_double(self, exact: list[torch.Tensor], inputs: list[object]) -> bool:
+        if not self.widens_casts:
+            wide = (torch.float64, torch.complex128)
+            return all(each.dtype in wide or not each.is_floating_point() for each in exact)
+        return casts_only_round(list(tensors_in(self.eager_outputs(clone(inputs), 0))), exact)
 
     def is_deterministic(
         self, inputs: list[object], seed: int | None, between: int | None = None
@@ -357,15 +362,15 @@ class TaskModule:
         # A task may refuse what its own get_inputs never gives it.
         except Exception:  # noqa: BLE001
             return False
-        ours = [each for each in tensors_in(eager) if each.is_floating_point()]
-        if not all(bool(each.isfinite().all()) for each in ours):
+        ours = list(tensors_in(eager))
+        if not all(bool(each.isfinite().all()) for each in ours if each.is_floating_point()):
             return False
         if exact is None:
             return True
-        pairs = zip(tensors_in(eager), tensors_in(exact), strict=True)
-        return all(
-            correctness.relative_loss(a, b) <= MAX_EAGER_ERROR * correctness.floor_of(a)
-            for a, b in pairs
+        truths = list(tensors_in(exact))
+        return (self.widens_casts and casts_only_round(ours, truths)) or all(
+            correctness.relative_loss(own, true) <= MAX_EAGER_ERROR * correctness.floor_of(own)
+            for own, true in zip(ours, truths, strict=True)
         )
 
 
