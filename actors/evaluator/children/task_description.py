@@ -13,7 +13,7 @@ from contextlib import suppress
 import torch
 from msgspec.structs import replace
 
-from actors.evaluator.children import correctness, profiler, task_cost
+from actors.evaluator.children import correctness, profiler, task_cost, wide_casts
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule
@@ -84,8 +84,9 @@ def _tolerances(
     eager = list(tensors_in(task.eager_outputs(clone(inputs), seed)))
     truths = list(tensors_in(exact)) if exact is not None else [None] * len(eager)
     other = coarse if len(coarse) == len(eager) else [None] * len(eager)
+    factor = correctness.ERROR_FACTOR * (wide_casts.LEEWAY if task.widens_casts else 1.0)
     return tuple(
-        _tolerance(ours, truth, floor, tf32)
+        _tolerance(ours, truth, floor, tf32, factor=factor)
         for ours, truth, tf32 in zip(eager, truths, other, strict=True)
     )
 
@@ -108,6 +109,8 @@ def _tolerance(
     truth: torch.Tensor | None,
     floor: float,
     tf32: torch.Tensor | None = None,
+    *,
+    factor: float,
 ) -> OutputTolerance:
     dtype = str(eager.dtype).removeprefix("torch.")
     if not eager.numel() or not correctness.is_real(eager):
@@ -123,6 +126,6 @@ def _tolerance(
             if truth is not None and tf32 is not None and not torch.equal(tf32, eager)
             else None
         ),
-        error_factor=correctness.ERROR_FACTOR,
+        error_factor=factor,
         is_double=truth is not None,
     )
