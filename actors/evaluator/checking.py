@@ -108,7 +108,7 @@ class CorrectnessCheck:
         updated = self._fixture.facts.updated
         if not updated.items:
             return None
-        found = self._referee.compare_state(self._runner, updated)
+        found = self._referee.compare_state(self._runner, updated, self.rounds)
         if isinstance(found, CandidateFault) or not found.reason:
             return found if isinstance(found, CandidateFault) else None
         calls = f"after {self.rounds} calls"

@@ -321,9 +321,14 @@ class CompareChain(Order, frozen=True, kw_only=True):
 
 
 class CompareState(Order, frozen=True, kw_only=True):
-    """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
+    """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes.
+
+    `is_block`: they began at the values that timed blocks begin at.
+    """
 
     names: tuple[str, ...]
+    calls: int
+    is_block: bool
 
 
 class Compared(Order, frozen=True, kw_only=True):
