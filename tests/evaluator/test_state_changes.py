@@ -48,3 +48,14 @@ def test_an_average_that_follows_slowly_has_to_follow(
     else:
         assert verdict.verdict is Outcome.WRONG, verdict
         assert verdict.reason.startswith("after 8 calls: buffer average (what it adds)")
+
+
+@pytest.mark.parametrize("rate", ["0.00001", "0.01"])
+def test_a_slow_average_that_outputs_read_is_a_state(patient_judge: Judge, rate: str) -> None:
+    """Two calls change it by less than outputs show, and the module's own text was wrong."""
+    difference = "self.lin(x) - torch.nn.functional.linear(x, self.average)"
+    source = AVERAGED.replace("self.lin(x)", difference)
+    source = source.replace("0.99999", f"(1 - {rate})").replace("0.00001", rate)
+    candidate = source.replace("class Model", "class ModelNew")
+    verdict = patient_judge.judge(Task(name="average", source=source), candidate)
+    assert verdict.is_correct, verdict

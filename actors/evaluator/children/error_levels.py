@@ -38,8 +38,8 @@ def times_as_many(share: float, count: int, times: float) -> int:
 
     That is as many times those while they are few, and never all before one loses all.
     """
-    lost = math.ceil(count * (1.0 - (1.0 - share) ** times))
-    return min(lost, count if share >= 1.0 else count - 1)
+    lost: int = math.ceil(count * (1.0 - (1.0 - share) ** times))
+    return lost if share >= 1.0 else min(lost, count - 1)
 
 
 def _beyond(errors: Iterable[torch.Tensor]) -> list[int]:
