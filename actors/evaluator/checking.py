@@ -25,6 +25,8 @@ KIND_NAMES: dict[InputKind, str] = {
     "plain": "as given",
     "blocks": "repeated rows",
     "uneven": "a few large slices",
+    "large": "a few elements whose exponential overflows",
+    "missing": "a few NaN",
 }
 MAX_NAMES = 5
 SLOTS_OF_KEPT_INPUTS = 4  # a module that keeps an input finds it there in the next three calls

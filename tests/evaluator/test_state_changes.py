@@ -47,7 +47,8 @@ def test_an_average_that_follows_slowly_has_to_follow(
         assert verdict.is_correct, verdict
     else:
         assert verdict.verdict is Outcome.WRONG, verdict
-        assert verdict.reason.startswith("after 8 calls: buffer average (what it adds)")
+        assert " calls: buffer average (what it adds)" in verdict.reason
+        assert "timed" not in verdict.reason
 
 
 @pytest.mark.parametrize("rate", ["0.00001", "0.01"])

@@ -59,6 +59,8 @@ INPUT_KINDS: tuple[InputKind, ...] = (
     "blocks",
     "permuted",
     "uneven",
+    "large",
+    "missing",
 )
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
