@@ -9,11 +9,13 @@ import torch
 
 from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.call_form import module_copy
+from actors.evaluator.children.correctness import is_real
 from actors.evaluator.children.random_state import RandomStart, RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.held_state import held_state, set_state
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
@@ -94,7 +96,7 @@ def is_repeated(
     scaled: Sequence[str] = (),
     keeps_draw: bool = False,
 ) -> bool:
-    """Whether nothing but inputs and random numbers decides what a call returns.
+    """Whether nothing but inputs and random numbers decides what a call returns and leaves.
 
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
@@ -126,7 +128,7 @@ def is_repeated(
             set_state(model, {**before, **others, **_scaled({name: held[name] for name in scaled})})
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
-            returned = clone(task.call(model, inputs))
+            returned = _results(task, model, inputs)
         states.append(RandomState(task.device))
         if number == 0:
             first = returned
@@ -134,6 +136,21 @@ def is_repeated(
             is_same = is_same and are_equal(first, returned)
         del inputs, returned
     return is_same and all(states[0].is_equal(each) for each in states[2:])
+
+
+def _results(task: TaskModule, model: torch.nn.Module, inputs: list[object]) -> list[object]:
+    """Return a call's outputs, and what it adds to each input to which it writes.
+
+    An optimiser's step follows from its state, and the parameters less a small step do not show it.
+    """
+    before = InputsBefore(inputs)
+    results = [clone(task.call(model, inputs))]
+    written, held = before.differences(inputs), before.copies()
+    for number, now in enumerate(tensors_in(inputs)):
+        if written[number]:
+            adds = bool(held) and is_real(now)  # large inputs are not copied
+            results.append(now - held[number] if adds else now.clone())
+    return results
 
 
 def _scaled(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

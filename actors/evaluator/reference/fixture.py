@@ -53,6 +53,7 @@ from protocol.values import Task, Value
 
 INPUT_KINDS: tuple[InputKind, ...] = (
     "shifted",
+    "missing",
     "sparse",
     "scaled",
     "spikes",
@@ -60,7 +61,6 @@ INPUT_KINDS: tuple[InputKind, ...] = (
     "permuted",
     "uneven",
     "large",
-    "missing",
 )
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
