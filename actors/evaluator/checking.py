@@ -25,6 +25,8 @@ KIND_NAMES: dict[InputKind, str] = {
     "plain": "as given",
     "blocks": "repeated rows",
     "uneven": "a few large slices",
+    "large": "a few elements whose exponential overflows",
+    "missing": "a few NaN",
 }
 MAX_NAMES = 5
 SLOTS_OF_KEPT_INPUTS = 4  # a module that keeps an input finds it there in the next three calls
@@ -108,7 +110,7 @@ class CorrectnessCheck:
         updated = self._fixture.facts.updated
         if not updated.items:
             return None
-        found = self._referee.compare_state(self._runner, updated)
+        found = self._referee.compare_state(self._runner, updated, self.rounds)
         if isinstance(found, CandidateFault) or not found.reason:
             return found if isinstance(found, CandidateFault) else None
         calls = f"after {self.rounds} calls"

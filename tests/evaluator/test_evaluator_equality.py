@@ -64,7 +64,7 @@ def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, 
 
 def test_a_note_reports_a_reference_that_is_all_nan(torch: ModuleType) -> None:
     """Every output matches it, so a reader of "correct" must know that nothing was checked."""
-    from actors.evaluator.children.correctness import unchecked
+    from actors.evaluator.children.task_notes import unchecked
 
     blank, fine = torch.full((3,), float("nan")), torch.tensor([float("nan"), 1.0])
     assert unchecked([blank]) == ("the reference's output is all NaN: nothing is checked",)

@@ -172,7 +172,7 @@ def test_a_block_is_repeated_from_a_candidates_state(
     from actors.evaluator.children.task_module import TaskModule
     from actors.evaluator.children.tensors import tensor_bytes
     from actors.evaluator.ipc import shared_memory
-    from actors.evaluator.ipc.referee_orders import RepeatBlock
+    from actors.evaluator.ipc.referee_orders import CompareState, RepeatBlock
 
     monkeypatch.chdir(tmp_path)
     task = TaskModule(HIDDEN.format(step=step, dtype=f"torch.{dtype}"), "cpu")
@@ -188,8 +188,9 @@ def test_a_block_is_repeated_from_a_candidates_state(
     task.model.hidden = torch.zeros_like(begin)
     order = RepeatBlock(names=("hidden",), calls=len(inputs))
     assert module_updates.repeat_block(task, order, inputs.__getitem__) is None
-    assert not module_updates.compare_state(task, ("hidden",), regions[1]).reason
-    assert module_updates.compare_state(task, ("hidden",), regions[0]).reason
+    compared = CompareState(names=("hidden",), calls=len(inputs), is_block=True)
+    assert not module_updates.compare_state(task, compared, regions[1]).reason
+    assert module_updates.compare_state(task, compared, regions[0]).reason
     control = RepeatBlock(names=("hidden",), calls=len(inputs), is_control=True)
     found = module_updates.repeat_block(task, control, inputs.__getitem__)
     assert found is not None
@@ -227,7 +228,7 @@ def test_a_blocks_random_numbers_are_repeated_where_inputs_are_drawn_between_cal
     from actors.evaluator.children.task_module import TaskModule
     from actors.evaluator.children.tensors import tensor_bytes
     from actors.evaluator.ipc import shared_memory
-    from actors.evaluator.ipc.referee_orders import RepeatBlock
+    from actors.evaluator.ipc.referee_orders import CompareState, RepeatBlock
 
     monkeypatch.chdir(tmp_path)
     task = TaskModule(DROPPED, "cpu")
@@ -240,7 +241,8 @@ def test_a_blocks_random_numbers_are_repeated_where_inputs_are_drawn_between_cal
     tensor_bytes.write({"mean": task.model.mean}, region)
     order = RepeatBlock(names=("mean",), calls=3, seed=5)
     module_updates.repeat_block(task, order, task.inputs)
-    assert not module_updates.compare_state(task, ("mean",), region).reason
+    compared = CompareState(names=("mean",), calls=3, is_block=True)
+    assert not module_updates.compare_state(task, compared, region).reason
     os.close(region)
 
 

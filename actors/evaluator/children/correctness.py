@@ -10,7 +10,7 @@ Integers and booleans must be equal exactly, where eager's are those of float64.
 Where a function jumps (a fraction, a choice of experts), eager loses all of some elements, and
 times that error anything would be right.  So no more than `MOST_ALLOWED` is; beyond that, up to
 `ERROR_FACTOR` times eager's largest error, may be as many elements as so many errors like eager's
-lose together.
+lose together.  Below it, too: an element that is ill-conditioned widens the tolerance of no others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
+from actors.evaluator.children.error_levels import crowded_level, times_as_many
 from protocol.values import Value
 
 ERROR_FACTOR = 8.0
@@ -29,8 +30,9 @@ MOST_ALLOWED = 0.25  # a quarter of the element and the tensor's root mean squar
 # Times the tolerance of float32 and float64 on draws of other kinds than the task's own.  They show
 # what is computed otherwise, which is off by far more; how exactly, the task's own draws show.  In
 # others a few slices are five times as large as the root mean square, and what an honest product of
-# split operands loses there is as many times as large a part of the output's.
-OTHER_KINDS_LEEWAY = 4.0
+# split operands loses there is as many times as large a part of the output's.  The exponential of a
+# product of large values makes all of the product's error, and not a part, an error of the output.
+OTHER_KINDS_LEEWAY, LARGE_LEEWAY = 4.0, 32.0
 ELEMENTS_AT_ONCE = 1 << 24  # elements in one piece of a large tensor
 FLOORS = {
     torch.float64: 1e-9,
@@ -86,11 +88,11 @@ def compare(
         return compare_integers(got, eager, exact, where, others=others)
     if floor_of(eager) > FLOORS[torch.float32]:
         leeway = min(leeway, 1.0)  # eager's errors are those of halves already
-    size, allowed = least_tolerance(truth, eager, floor)
-    allowed = max(allowed, leeway * floor_of(eager))
+    size, least = least_tolerance(truth, eager, floor)
+    least = max(least, leeway * floor_of(eager))
     off = _quick_comparison(got, truth, size)
-    if off <= allowed:  # eager's own error is not needed, and nothing is infinite or NaN
-        return Comparison(max_error=off / allowed)
+    if off <= least:  # eager's own error is not needed, and nothing is infinite or NaN
+        return Comparison(max_error=off / least)
     samples = (eager, *others)
     own_loss = leeway * ERROR_FACTOR * max(relative_loss(each, truth) for each in samples)
     excused = 0
@@ -99,11 +101,37 @@ def compare(
         # Not all: where other last digits decide everything, zeros would be right.
         most = max((_excused_elements(each, truth, size) for each in others), default=0)
         excused = max(excused, min(most, int(MOST_ALLOWED * eager.numel())))
-    allowed = max(allowed, min(own_loss, MOST_ALLOWED))
+    allowed = max(least, min(own_loss, MOST_ALLOWED))
     found = _thorough_comparison(got, eager, truth, where, size, allowed)
-    if found.wrong <= excused and found.max_error * allowed <= own_loss:
-        return Comparison(max_error=min(found.max_error, 1.0))
-    return found
+    if found.wrong > excused or found.max_error * allowed > own_loss:
+        return found
+    crowded = _crowded_level(got, samples, truth, size, least, leeway)
+    if crowded < math.inf:
+        return _thorough_comparison(got, eager, truth, where, size, crowded)
+    return Comparison(max_error=min(found.max_error, 1.0))
+
+
+def _crowded_level(
+    got: torch.Tensor,
+    samples: Sequence[torch.Tensor],
+    truth: torch.Tensor,
+    size: float,
+    least: float,
+    leeway: float,
+) -> float:
+    """Return the relative error beyond which more elements are than may be, or infinity.
+
+    Beyond `MOST_ALLOWED` elements have been counted.
+    """
+
+    def errors(tensor: torch.Tensor, unit: float) -> Iterator[torch.Tensor]:
+        pieces = scaled_errors(tensor, samples[0], truth, size, unit)
+        return (each.error for each in pieces)
+
+    eager = [errors(each, least / (leeway * ERROR_FACTOR)) for each in samples]
+    octave = crowded_level(errors(got, least), eager, got.numel(), ERROR_FACTOR)
+    level = math.inf if octave is None else least * 2.0**octave
+    return level if level < MOST_ALLOWED else math.inf
 
 
 def compare_integers(
@@ -129,7 +157,7 @@ def compare_integers(
     samples = (eager, *others)
     share = max(lost[0], *((each != truth).double().mean().item() for each in samples))
     furthest = max(lost[1], *(furthest_apart(each, truth) for each in samples))
-    excused = max(_times_as_many(share, eager.numel()), math.ceil(share))
+    excused = max(times_as_many(share, eager.numel(), ERROR_FACTOR), math.ceil(share))
     is_few = found.wrong <= min(excused, MOST_ALLOWED * eager.numel())
     is_near = is_few and furthest_apart(got, truth) <= ERROR_FACTOR * furthest
     return Comparison(max_error=1.0) if is_near else found
@@ -144,19 +172,10 @@ def furthest_apart(ours: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 def _excused_elements(eager: torch.Tensor, truth: torch.Tensor, size: float) -> int:
-    """Return how many elements `ERROR_FACTOR` independent errors like eager's lose together.
-
-    That is as many times those that eager loses while they are few, and never all before eager
-    loses all.
-    """
+    """Return how many elements `ERROR_FACTOR` errors like eager's lose together."""
     pieces = scaled_errors(eager, eager, truth, size, MOST_ALLOWED / ERROR_FACTOR)
     lost = sum(int((each.error > 1.0).sum().item()) for each in pieces)
-    return _times_as_many(lost / eager.numel(), eager.numel())
-
-
-def _times_as_many(share: float, count: int) -> int:
-    """Return how many of `count` elements `ERROR_FACTOR` errors lose where one loses `share`."""
-    return int(count * (1.0 - (1.0 - share) ** ERROR_FACTOR))
+    return times_as_many(lost / eager.numel(), eager.numel(), ERROR_FACTOR)
 
 
 def floor_of(tensor: torch.Tensor) -> float:
@@ -267,25 +286,6 @@ def kernelbench_error(got: torch.Tensor, eager: torch.Tensor) -> float:
         float((_finite((own - ours).abs()) / (floor * (1 + _finite(ours.abs())))).max().item())
         for _begin, (own, ours) in _pieces(got, eager)
     )
-
-
-def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
-    """Return a note on outputs of the reference that every other output would be equal to.
-
-    NaN where the reference has NaN counts as right, so an output that is all NaN checks nothing.
-    """
-    blank = [
-        number
-        for number, each in enumerate(outputs)
-        if each.numel() and is_real(each) and bool(each.isnan().all())
-    ]
-    if not blank:
-        return ()
-    if len(blank) == len(outputs):
-        what = "output is" if len(outputs) == 1 else "outputs are"
-        return (f"the reference's {what} all NaN: nothing is checked",)
-    which = ", ".join(map(str, blank))
-    return (f"output {which} of the reference is all NaN: nothing of it is checked",)
 
 
 def is_real(tensor: torch.Tensor) -> bool:

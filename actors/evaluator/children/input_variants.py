@@ -9,6 +9,8 @@ on tensors.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from actors.evaluator.children.tensors import records
@@ -67,14 +69,25 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
         case "blocks":
             rows = max(1, x.shape[0] // 4)
             return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
-        case "spikes":
+        case "spikes" | "large" | "missing":
             # Few of many elements: a part of a tensor says nothing of the rest.
             share = 8 / x.numel() if random[1] < 0.5 else max(0.001, 8 / x.numel())
-            return torch.where(noise() < share, x.max() if unit else 8 * x, x)
+            return torch.where(noise() < share, _outliers(x, kind, unit=unit), x)
         case "permuted":
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:
             return x
+
+
+def _outliers(x: torch.Tensor, kind: InputKind, *, unit: bool) -> torch.Tensor:
+    """Return what a few elements of `x` become."""
+    if kind == "missing":
+        return torch.full_like(x, torch.nan)
+    if kind == "large":
+        # The exponential of these overflows: what a softmax subtracts first does nothing on others.
+        wide = torch.float64 if x.dtype is torch.float64 else torch.float32
+        return x + math.log(torch.finfo(wide).max) * x.sign()
+    return x.max() if unit else 8 * x
 
 
 def _uneven(x: torch.Tensor, generator: torch.Generator, *, largest: int) -> torch.Tensor:

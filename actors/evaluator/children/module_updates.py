@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from actors.evaluator.children import correctness, slot_scaling
+from actors.evaluator.children import correctness, slot_scaling, small_parts
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.carried_state import find_deciding
 from actors.evaluator.children.random_state import RandomState
@@ -24,7 +24,7 @@ from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.held_state import held_state, set_state
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, has_same_bytes
 from actors.evaluator.ipc.layout_checks import Nest
-from actors.evaluator.ipc.referee_orders import Compared, RepeatBlock, ShareState
+from actors.evaluator.ipc.referee_orders import Compared, CompareState, RepeatBlock, ShareState
 
 NUDGE = 1e-6  # some of the last digits of float32; of halves it is the last one
 MOST_NUDGES = 4  # of an element, by lot
@@ -209,14 +209,38 @@ def _nudged(tensor: torch.Tensor, number: int) -> torch.Tensor:
     return tensor * (1 - times * max(NUDGE, torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
 
 
-def compare_state(task: TaskModule, names: Sequence[str], region: int) -> Compared:
-    """Compare the bytes of a candidate's tensors of these names with the module's own."""
+def compare_state(task: TaskModule, order: CompareState, region: int) -> Compared:
+    """Compare the bytes of a candidate's tensors with the module's own, and what calls add to both.
+
+    An average that follows slowly changes by less than the error of all of it.
+    """
     own = held_state(task.model)
-    expected = {name: own[name] for name in names}
+    expected = {name: own[name] for name in order.names}
+    begins = {**task.attributes, **task.state, **(task.varied if order.is_block else {})}
     layout = tensor_bytes.layout_of(expected)
     with tensor_bytes.open_value(layout, region, task.device) as value:
-        given = dict(zip(names, tensor_bytes.tensors_in(value), strict=True))
-        return _compared(task, given, expected)
+        given = dict(zip(order.names, tensor_bytes.tensors_in(value), strict=True))
+        found = _compared(task, given, expected)
+        return found if found.reason else _compared_changes(task, order, given, expected, begins)
+
+
+def _compared_changes(
+    task: TaskModule,
+    order: CompareState,
+    got: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    begins: Mapping[str, torch.Tensor],
+) -> Compared:
+    for name, own in expected.items():
+        before = begins.get(name)
+        if before is None or before.shape != own.shape or has_same_bytes(got[name], own):
+            continue
+        mine, held = got[name].to(own.device), before.to(own.device)
+        floor, where = task.state_floors.get(name, 0.0), f"buffer {name}"
+        found = small_parts.compare_change(mine, own, held, where, floor=floor, calls=order.calls)
+        if found.reason:
+            return Compared(reason=found.reason, max_error=found.max_error)
+    return Compared()
 
 
 def _compared(

@@ -143,7 +143,7 @@ class Referee:
             RepeatBlock: lambda order, _: self._repeat_block(order),
             CompareChain: lambda order, _: self._compare_chain(order),
             CompareState: lambda order, carried: module_updates.compare_state(
-                self._task_module, order.names, carried[0]
+                self._task_module, order, carried[0]
             ),
             ForgetDraws: lambda order, _: self._forget(order),
         }

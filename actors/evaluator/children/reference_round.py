@@ -44,7 +44,8 @@ class ReferenceRound:
 
     def __init__(self, inputs: list[object], kind: InputKind = "plain") -> None:
         self.inputs = inputs
-        self.leeway = 1.0 if kind == "plain" else correctness.OTHER_KINDS_LEEWAY
+        leeways = {"plain": 1.0, "large": correctness.LARGE_LEEWAY}
+        self.leeway = leeways.get(kind, correctness.OTHER_KINDS_LEEWAY)
         self.is_written: list[bool] = []  # for each tensor, whether the reference writes to it
         # What the tensors held that it writes to, by number; nothing where they are large.
         self.before: dict[int, torch.Tensor] = {}

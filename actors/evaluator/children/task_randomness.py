@@ -7,12 +7,15 @@ from typing import Final, TypeAlias
 
 import torch
 
+from actors.evaluator.children import slot_scaling
 from actors.evaluator.children.call_form import module_copy
+from actors.evaluator.children.correctness import is_real
 from actors.evaluator.children.random_state import RandomStart, RandomState
 from actors.evaluator.children.source_import import seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
 from actors.evaluator.children.task_module import TaskModule, are_equal
 from actors.evaluator.children.tensors.held_state import held_state, set_state
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import InputsBefore, clone
 
 InputsOf: TypeAlias = Callable[[int], list[object]]  # of a slot
@@ -63,11 +66,14 @@ def find_repetition(
     shows is decided by the inputs, so where there is one, also in attributes, other draws have to
     agree.  Where a call follows from nothing that is known, the module is made anew for each
     candidate from now on.
+
+    Two calls change an average that follows slowly by less than outputs show, and the hundreds of a
+    block by more.  Blocks begin at other values of it, and so do the repeated calls here.
     """
     keeps_something = bool(state) or task.attributes_made.differ(task.model)
     further = OTHER_DRAWS if keeps_something else 0
     seeds = [seed + SEEDS_OF_A_DRAW * draw for draw in range(further + (not is_steady))]
-    is_alone = all(is_repeated(task, each) for each in seeds)
+    is_alone = all(is_repeated(task, each, scaled=state) for each in seeds)
     follows_state = not is_alone and all(is_repeated(task, each, state) for each in seeds)
     task.is_repeated, task.is_made_anew = is_alone, not is_alone and not follows_state
     return is_alone, follows_state
@@ -87,14 +93,16 @@ def is_repeated(
     state: Sequence[str] = (),
     *,
     changed: Sequence[str] = (),
+    scaled: Sequence[str] = (),
     keeps_draw: bool = False,
 ) -> bool:
-    """Whether nothing but inputs and random numbers decides what a call returns.
+    """Whether nothing but inputs and random numbers decides what a call returns and leaves.
 
     That is so if the same call, after another one, returns and draws the same.  `state`: tensors
     of the module that may decide, too.  No earlier call had these inputs: a state may keep them.
     `changed`: tensors that get other values before the repeated calls.  What earlier calls have put
-    into a cache stays there, so its contents show only then.
+    into a cache stays there, so its contents show only then.  `scaled`: that get values as far off
+    as those at which timed blocks begin.
     `keeps_draw`: the first draw is used again, since another of its seed differs (the task made a
     generator when it was imported).
     """
@@ -112,12 +120,15 @@ def is_repeated(
             drawn_first, kept = InputsBefore(inputs), clone(inputs) if keeps_draw else []
         elif number >= 2:
             if any(drawn_first.differences(inputs)):
-                return is_repeated(task, seed, state, changed=changed, keeps_draw=True)
+                return is_repeated(
+                    task, seed, state, changed=changed, scaled=scaled, keeps_draw=True
+                )
             held = held_state(model)
-            set_state(model, {**before, **{name: _other_values(held[name]) for name in changed}})
+            others = {name: _other_values(held[name]) for name in changed}
+            set_state(model, {**before, **others, **_scaled({name: held[name] for name in scaled})})
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
-            returned = clone(task.call(model, inputs))
+            returned = _results(task, model, inputs)
         states.append(RandomState(task.device))
         if number == 0:
             first = returned
@@ -125,6 +136,29 @@ def is_repeated(
             is_same = is_same and are_equal(first, returned)
         del inputs, returned
     return is_same and all(states[0].is_equal(each) for each in states[2:])
+
+
+def _results(task: TaskModule, model: torch.nn.Module, inputs: list[object]) -> list[object]:
+    """Return a call's outputs, and what it adds to each input to which it writes.
+
+    An optimiser's step follows from its state, and the parameters less a small step do not show it.
+    """
+    before = InputsBefore(inputs)
+    results = [clone(task.call(model, inputs))]
+    written, held = before.differences(inputs), before.copies()
+    for number, now in enumerate(tensors_in(inputs)):
+        if written[number]:
+            adds = bool(held) and is_real(now)  # large inputs are not copied
+            results.append(now - held[number] if adds else now.clone())
+    return results
+
+
+def _scaled(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return other values of what timed blocks begin with other values of."""
+    least = 1 - slot_scaling.MOST
+    return {
+        name: value * least for name, value in state.items() if slot_scaling.can_scale_state(value)
+    }
 
 
 def _other_values(tensor: torch.Tensor) -> torch.Tensor:

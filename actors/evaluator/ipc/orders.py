@@ -14,7 +14,16 @@ from protocol.values import DeviceKind, Value
 
 ChildRole = Literal["runner", "watched runner", "referee", "builder", "tool"]
 InputKind = Literal[
-    "plain", "scaled", "shifted", "sparse", "uneven", "blocks", "spikes", "permuted"
+    "plain",
+    "scaled",
+    "shifted",
+    "sparse",
+    "uneven",
+    "blocks",
+    "spikes",
+    "permuted",
+    "large",
+    "missing",
 ]  # of draws
 
 

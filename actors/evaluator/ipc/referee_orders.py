@@ -324,6 +324,8 @@ class CompareState(Order, frozen=True, kw_only=True):
     """Compare a candidate's state after as many calls with the task's.  Descriptor: its bytes."""
 
     names: tuple[str, ...]
+    calls: int
+    is_block: bool  # they began at the values that timed blocks begin at
 
 
 class Compared(Order, frozen=True, kw_only=True):

@@ -53,12 +53,14 @@ from protocol.values import Task, Value
 
 INPUT_KINDS: tuple[InputKind, ...] = (
     "shifted",
+    "missing",
     "sparse",
     "scaled",
     "spikes",
     "blocks",
     "permuted",
     "uneven",
+    "large",
 )
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
@@ -291,6 +293,8 @@ class ReferenceFixture:
             (None, TryMixing(seed=secrets.randbits(48)))
         ]
         for kind in INPUT_KINDS[:FEW_KINDS] if large else INPUT_KINDS:
+            if kind == "large" and self._precision != "task":
+                continue  # what a lower precision rounds off a large number decides a softmax
             trials.append((kind, TryInputKind(kind=kind, seed=secrets.randbits(62))))
         for tried, order in trials:
             answer = self._referee_child.ask(order, self._order_limit_s)

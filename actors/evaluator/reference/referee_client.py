@@ -259,7 +259,8 @@ class RefereeClient:
 
     def compare_left_inputs(self, slot: int, draw: int) -> str:
         """Compare what a block has left of a slot's inputs; return what is wrong with it."""
-        return self.compared(CompareBytes(draw=draw, what="inputs", slot=slot)).reason
+        compared = self.compared(CompareBytes(draw=draw, what="inputs", slot=slot))
+        return "" if compared.reason and self._is_unsteady(draw, compared) else compared.reason
 
     def _is_unsteady(self, draw: int, compared: Compared) -> bool:
         """Whether last digits of the state before a block change as much of a call's output."""
@@ -317,11 +318,11 @@ class RefereeClient:
         return self._compare(candidate, order, drawn.inputs, comparison, "check")
 
     def compare_state(
-        self, candidate: ChildClient[FromRunner], expected: Nest
+        self, candidate: ChildClient[FromRunner], expected: Nest, calls: int
     ) -> Compared | CandidateFault:
         """Compare what calls change in the candidate's state with what they change in the task's.
 
-        Both have made the same calls.
+        Both have made the same calls, so many.
         """
         size = total_bytes(expected)
         memory = self.lend_memory(size)
@@ -340,7 +341,8 @@ class RefereeClient:
             differs = difference(expected, written, "state")
             if differs:
                 return Compared(reason=differs)
-            return self._compared_state(expected.keys, memory)
+            compared = CompareState(names=expected.keys, calls=calls, is_block=False)
+            return self.compared(compared, [memory])
         finally:
             os.close(memory)
 
@@ -353,13 +355,11 @@ class RefereeClient:
         """
         order = RepeatBlock(names=names, calls=calls, seed=seed)
         self._ask(order)
-        found = self._compared_state(names, after)
+        state = CompareState(names=names, calls=calls, is_block=True)
+        found = self.compared(state, [after])
         if not found.reason:
             return found
         return Compared() if self._control(order).reason else found
-
-    def _compared_state(self, names: tuple[str, ...], memory: int) -> Compared:
-        return self.compared(CompareState(names=names), [memory])
 
     def _compare(
         self,

@@ -107,7 +107,7 @@ class SpotChecks:
                     output = choices[number][1]
                     reason = referee.compare_stashed(number, output, drawn.draw, only_own=only_own)
                     _require_none(reason, where)
-                    if has_left and self.writes_to_inputs and not self.block_state:
+                    if has_left and self.writes_to_inputs:
                         _require_none(referee.compare_left_inputs(slot, drawn.draw), where)
         finally:
             for draw in draws:
