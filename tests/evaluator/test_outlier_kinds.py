@@ -37,6 +37,8 @@ def get_init_inputs():
         ("missing", "torch.where(x > 0, x, 0.0)", False),  # `relu` is right, and has NaN there
         ("missing", "x.argmax(1)", False),
         ("missing", "(x.isnan().sum(), x.tanh())", False),  # NaN in the output
+        ("near one", "x.cumprod(1)", True),
+        ("near one", "x.softmax(1)", False),
     ],
 )
 def test_outliers_are_used_where_they_mean_something(
@@ -60,13 +62,17 @@ def test_outliers_are_used_where_they_mean_something(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("kind", ["large", "missing", "spikes"])
+@pytest.mark.parametrize("kind", ["large", "missing", "near one", "spikes"])
 def test_outliers_keep_the_dtype(torch: ModuleType, kind: str, dtype: str) -> None:
     from actors.evaluator.children.input_variants import vary
 
     drawn = torch.randn(64, 64).to(getattr(torch, dtype))
     varied = vary(drawn, kind, 3)
     assert varied.dtype is drawn.dtype
+    if kind == "near one":
+        assert bool(((varied.double().abs() - 1).abs() < 0.11).all())
+        assert torch.equal(varied < 0, drawn < 0)
+        return
     assert 0 < int((varied != drawn).sum()) < 100
     if kind == "large":
         assert bool(varied.float().exp().isinf().any())
@@ -79,6 +85,7 @@ def test_outliers_keep_the_dtype(torch: ModuleType, kind: str, dtype: str) -> No
         ("rand", "torch.logsumexp(x, 1)", "x.exp().sum(1).log()"),
         ("randn", "torch.relu(x.nan_to_num())", "torch.relu(x)"),
         ("randn", "x.nanmean(1)", "x.mean(1)"),
+        ("rand", "x.cumprod(1)", "torch.cat([x[:, :99].cumprod(1), 0 * x[:, 99:]], 1)"),
     ],
 )
 def test_what_does_nothing_on_ordinary_values_may_not_be_left_out(

@@ -8,7 +8,7 @@ import torch
 
 from actors.evaluator.children.correctness import ERROR_FACTOR
 from actors.evaluator.children.integer_losses import TRIED_S
-from actors.evaluator.children.missing_values import asks_for_missing
+from actors.evaluator.children.kinds_asked_for import is_asked_for
 from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tied_elements import decided_by_ties
@@ -24,7 +24,7 @@ def accepts(task: TaskModule, order: TryInputKind) -> bool:
     other, plain = task.inputs(seed, kind), task.inputs(seed)
     if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
         return False
-    if kind == "missing" and not asks_for_missing(task, plain, seed):
+    if not is_asked_for(kind, task, plain, seed):
         return False
     del plain  # what they take is free
     return task.runs_on(other, seed) and not (task.has_integers and _has_new_ties(task, kind, seed))

@@ -13,6 +13,7 @@ import math
 
 import torch
 
+from actors.evaluator.children import recurrent_memory
 from actors.evaluator.children.tensors import records
 from actors.evaluator.children.tensors.value_kinds import is_constant, is_free
 from actors.evaluator.ipc.orders import InputKind
@@ -21,6 +22,9 @@ PERTURBATION = 0.2  # parameters move by this share
 SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
 SLICES = 64  # of a dimension that has so many, one in so many is ...
 CONTRAST = 8  # ... so many times as large: squares of it weigh as much as all others
+# Of each element, from one: hundreds of them have a product that is neither zero nor infinite, and
+# their variance is not lost in a mean of squares less the square of the mean.
+NEAR_ONE = 0.1
 NOISE_SEED = 0x5851F42D4C957F2D
 
 
@@ -73,6 +77,9 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
             # Few of many elements: a part of a tensor says nothing of the rest.
             share = 8 / x.numel() if random[1] < 0.5 else max(0.001, 8 / x.numel())
             return torch.where(noise() < share, _outliers(x, kind, unit=unit), x)
+        case "near one":
+            size = 1 + NEAR_ONE * (2 * noise() - 1)
+            return torch.where(x < 0, -size, size).to(x.dtype)
         case "permuted":
             return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:
@@ -114,10 +121,13 @@ def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Gen
     return torch.Generator(device=device).manual_seed(seed ^ NOISE_SEED)
 
 
-def perturb(model: torch.nn.Module, seed: int, *, grows: bool = True) -> dict[str, torch.Tensor]:
+def perturb(
+    model: torch.nn.Module, seed: int, *, grows: bool = True, remembers: bool = True
+) -> dict[str, torch.Tensor]:
     """Return the module's state with slightly different parameters and running statistics.
 
-    `grows`: constants near zero become as large as others.
+    `grows`: constants near zero become as large as others.  `remembers`: half of the units of
+    recurrent modules keep their state.
     """
     generators: dict[torch.device, torch.Generator] = {}  # a card draws noise faster than a host
     parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -129,6 +139,8 @@ def perturb(model: torch.nn.Module, seed: int, *, grows: bool = True) -> dict[st
         generator = generators[value.device]
         held = value.detach()
         state[name] = _perturbed(held, generator, grows=grows) if moves else held.clone()
+    if remembers:
+        recurrent_memory.remember(model, state, seed)
     return state
 
 

@@ -225,8 +225,9 @@ class TaskModule:
 
     def perturb(self, inputs: list[object], seed: int) -> None:
         """Give parameters other values, where the task works with them on these inputs."""
-        for grows in (True, False):
-            self._load(input_variants.perturb(self.model, seed, grows=grows))
+        for grows, remembers in ((True, True), (True, False), (False, False)):
+            values = input_variants.perturb(self.model, seed, grows=grows, remembers=remembers)
+            self._load(values)
             # Tied parameters are read back as one.
             self.state = clone(dict(self.model.state_dict()))
             if self.runs_on(inputs, seed):

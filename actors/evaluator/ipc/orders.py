@@ -24,6 +24,7 @@ InputKind = Literal[
     "permuted",
     "large",
     "missing",
+    "near one",
 ]  # of draws
 
 

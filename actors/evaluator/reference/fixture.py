@@ -61,6 +61,7 @@ INPUT_KINDS: tuple[InputKind, ...] = (
     "permuted",
     "uneven",
     "large",
+    "near one",
 )
 
 # What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.

@@ -1,8 +1,8 @@
-"""Whether a module asks for values that are not finite: then draws have some, too.
+"""Kinds of draws that are for modules with certain functions alone.
 
 `nan_to_num`, `nanmean` or `isfinite` do nothing on what `get_inputs` draws, so leaving them out was
-right.  Elsewhere a NaN means nothing: of `relu` and `fmax` either result is right.  Runs in the
-trusted referee.
+right.  Elsewhere a NaN means nothing: of `relu` and `fmax` either result is right.  And of products
+of thousands of numbers below one all but the first are zero.  Runs in the trusted referee.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from torch.overrides import TorchFunctionMode
 
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.ipc.orders import InputKind
 
-ASKING = frozenset(
-    {"isnan", "isfinite", "nan_to_num", "nan_to_num_", "nansum", "nanmean", "nanmedian"}
-    | {"nanquantile"}
-)
+# Names of functions by the kind of draw that is only for modules which call one of them.
+FUNCTIONS: Mapping[InputKind, frozenset[str]] = {
+    "missing": frozenset(
+        {"isnan", "isfinite", "nan_to_num", "nan_to_num_", "nansum", "nanmean", "nanmedian"}
+        | {"nanquantile"}
+    ),
+    "near one": frozenset({"prod", "cumprod", "cumprod_"}),
+}
 
 
 class _NamesCalled(TorchFunctionMode):
@@ -39,12 +44,14 @@ class _NamesCalled(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def asks_for_missing(task: TaskModule, inputs: list[object], seed: int) -> bool:
-    """Whether a call on these inputs uses a function that is about NaN; the call may fail."""
+def is_asked_for(kind: InputKind, task: TaskModule, inputs: list[object], seed: int) -> bool:
+    """Whether a call on these inputs uses a function that the kind is for; the call may fail."""
+    if kind not in FUNCTIONS:
+        return True
     with _NamesCalled() as called:
         # A task may refuse what its own get_inputs never gives it.
         try:
             task.eager_outputs(inputs, seed, module_copy(task.model))
         except Exception:  # noqa: BLE001
             return False
-    return not ASKING.isdisjoint(called.names)
+    return not FUNCTIONS[kind].isdisjoint(called.names)
