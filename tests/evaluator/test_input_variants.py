@@ -114,6 +114,21 @@ def test_constants_near_zero_grow() -> None:
     assert torch.equal(grown["ones"], kept["ones"])
 
 
+def test_buffers_of_one_number_are_scaled() -> None:
+    """A scale of ones was left out; zeros may be a state, and others an index or a mask."""
+    module = nn.Module()
+    values = {"scale": torch.ones(64), "zeros": torch.zeros(64), "step": torch.tensor(2.0)}
+    values |= {"mask": torch.ones(8, 8).tril(), "kept": torch.ones(64, dtype=torch.bool)}
+    for name, value in values.items():
+        module.register_buffer(name, value)
+    state = input_variants.perturb(module, 4)
+    assert not value_kinds.is_constant(state["scale"])
+    assert bool((state["scale"] > 0.5).all())
+    assert all(torch.equal(state[name], values[name]) for name in values if name != "scale")
+    kept = input_variants.perturb(module, 4, scales_buffers=False)
+    assert torch.equal(kept["scale"], values["scale"])
+
+
 class Renamed(nn.Module):
     """Has a linear layer's parameters under other names, one of them unregistered."""
 

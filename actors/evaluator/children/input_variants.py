@@ -20,6 +20,7 @@ from actors.evaluator.ipc.orders import InputKind
 
 PERTURBATION = 0.2  # parameters move by this share
 SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch counts for nothing
+CHANGES = ("remembers", "scales_buffers", "grows")  # that `perturb` leaves out, in this order
 SLICES = 64  # of a dimension that has so many, one in so many is ...
 CONTRAST = 8  # ... so many times as large: squares of it weigh as much as all others
 # Of each element, from one: hundreds of them have a product that is neither zero nor infinite, and
@@ -122,18 +123,25 @@ def _noise_generator(seed: int, device: torch.device | str = "cpu") -> torch.Gen
 
 
 def perturb(
-    model: torch.nn.Module, seed: int, *, grows: bool = True, remembers: bool = True
+    model: torch.nn.Module,
+    seed: int,
+    *,
+    grows: bool = True,
+    remembers: bool = True,
+    scales_buffers: bool = True,
 ) -> dict[str, torch.Tensor]:
     """Return the module's state with slightly different parameters and running statistics.
 
     `grows`: constants near zero become as large as others.  `remembers`: half of the units of
-    recurrent modules keep their state.
+    recurrent modules keep their state.  `scales_buffers`: buffers that are one number everywhere,
+    as a scale of ones; zeros are mostly a state, or a mask.
     """
     generators: dict[torch.device, torch.Generator] = {}  # a card draws noise faster than a host
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {}
     for name, value in model.state_dict().items():
         moves = name in parameters or name.endswith(("running_mean", "running_var"))
+        moves = moves or (scales_buffers and _is_scale(value))
         if value.device not in generators:
             generators[value.device] = _noise_generator(seed, value.device)
         generator = generators[value.device]
@@ -142,6 +150,11 @@ def perturb(
     if remembers:
         recurrent_memory.remember(model, state, seed)
     return state
+
+
+def _is_scale(buffer: torch.Tensor) -> bool:
+    """Whether a buffer has several elements that are one number other than zero."""
+    return buffer.numel() > 1 and is_constant(buffer) and bool(buffer.reshape(-1)[0] != 0)
 
 
 def _perturbed(value: torch.Tensor, generator: torch.Generator, *, grows: bool) -> torch.Tensor:

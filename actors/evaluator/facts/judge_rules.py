@@ -89,9 +89,9 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
     return (
         f"Checks: at least {max(2, checks)} fresh draws of get_inputs(){other}. Shapes, dtypes and "
         "layouts are always those of get_inputs(). Parameters and buffers are copied by name; "
-        "parameters and running statistics get other values, other buffers, such as masks, keep "
-        "theirs; the module stays in the mode in which it was constructed; inputs must stay "
-        "unchanged."
+        "parameters, running statistics and buffers of one number but zero get other values, other "
+        "buffers, such as masks, keep theirs; the module stays in the mode in which it was "
+        "constructed; inputs must stay unchanged."
     )
 
 
