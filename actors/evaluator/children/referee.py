@@ -209,22 +209,22 @@ class Referee:
     def _prepare(self, order: PrepareTask) -> tuple[FromReferee, list[int]]:
         self._uses_device_memory = order.use_device_memory and self.device == "cuda"
         self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
-        task = self._task_module
-        inputs = task.inputs(order.seed + 1)
-        steady = task_randomness.is_steady(task, inputs, order.seed)
-        outputs, own_floors = self._first_outputs(inputs, order.seed, is_steady=steady)
-        self._aliases, keeps_inputs = find_aliases(task, inputs, order.seed)
-        losses = find_losses(task, outputs, order.seed)
+        task, seed = self._task_module, order.seed
+        inputs = task.inputs(seed + 1)
+        steady = task_randomness.is_steady(task, inputs, seed)
+        outputs, own_floors = self._first_outputs(inputs, seed, is_steady=steady)
+        self._aliases, keeps_inputs = find_aliases(task, inputs, seed)
+        losses = find_losses(task, outputs, seed)
         self._output_rules = OutputRules(task.form, self._aliases, self._floor, own_floors, losses)
         layout, fixed = tensor_bytes.layout_of(inputs), FixedInputs(task.arguments_in(inputs))
         inputs = []  # what they take is free
-        inputs = task.inputs(order.seed + 3)
+        inputs = task.inputs(seed + 3)
         fixed.compare(task.arguments_in(inputs))
         updated, (is_repeated, follows_state) = module_updates.find_updates(
-            task, inputs, order.seed, self._floor, is_steady=steady
+            task, inputs, seed, self._floor, is_steady=steady
         )
         steady, inputs = steady and is_repeated, []
-        kept = fixed.kept(lambda: task.inputs(order.seed + 4))
+        kept = fixed.kept(lambda: task.inputs(seed + 4))
         answer = TaskPrepared(
             init=tensor_bytes.layout_of(task.init),
             state=tensor_bytes.layout_of(task.state),
@@ -234,16 +234,16 @@ class Referee:
             is_repeated=is_repeated,
             follows_state=follows_state,
             updated=updated,
-            carried=find_carried(task, order.seed),
+            carried=find_carried(task, seed),
             fixed_inputs=kept,
             keeps_inputs=keeps_inputs,
             aliases=self._aliases,
             has_double=task.has_double,
             working_bytes=task.working_bytes,
+            notes=task_notes(task, outputs, kept, seed, is_steady=steady, is_repeated=is_repeated),
             free_bytes=self._free_bytes(),
             form=task.form,
             fills_on_card=task.fills_on_card,
-            notes=task_notes(task, outputs, kept, is_deterministic=steady, is_repeated=is_repeated),
         )
         self._timing_memory = TimingMemory(task, answer.inputs, self._allocate_for_results)
         require_comparable(answer.state, answer.outputs)

@@ -11,22 +11,28 @@ from actors.evaluator.children.task_module import TaskModule
 from actors.evaluator.children.task_randomness import randomness_notes
 from actors.evaluator.children.tensors.fixed_inputs import fixed_notes
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.unfollowed_inputs import unfollowed_notes
 
 
 def task_notes(
     task: TaskModule,
     outputs: object,
     fixed: Sequence[int],
+    seed: int,
     *,
-    is_deterministic: bool,
+    is_steady: bool,
     is_repeated: bool,
 ) -> tuple[str, ...]:
-    """Return one line for each; `fixed`: the inputs that are the same in each draw."""
+    """Return one line for each.
+
+    `fixed`: the inputs that are the same in each draw; `seed`: of a draw of its own.
+    """
     return (
-        *randomness_notes(is_deterministic=is_deterministic, is_repeated=is_repeated),
+        *randomness_notes(is_deterministic=is_steady, is_repeated=is_repeated),
         *task.form_notes,
         *fixed_notes(fixed),
         *unchecked([*tensors_in(outputs)]),
+        *(unfollowed_notes(task, seed + 5) if is_steady else ()),
     )
 
 
