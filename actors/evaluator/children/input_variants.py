@@ -23,9 +23,9 @@ SMALL_CONSTANT = 0.01  # LayerScale begins at 1e-4 or 1e-6: a residual branch co
 CHANGES = ("remembers", "scales_buffers", "grows")  # that `perturb` leaves out, in this order
 SLICES = 64  # of a dimension that has so many, one in so many is ...
 CONTRAST = 8  # ... so many times as large: squares of it weigh as much as all others
-# Of each element, from one: hundreds of them have a product that is neither zero nor infinite, and
-# their variance is not lost in a mean of squares less the square of the mean.
-NEAR_ONE = 0.1
+# Of each element, from one or minus one: tens of thousands of them have a product that is neither
+# zero nor infinite.
+NEAR_ONE = 0.01
 NOISE_SEED = 0x5851F42D4C957F2D
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 import torch
 
-from actors.evaluator.children import correctness
+from actors.evaluator.children import small_parts
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.input_kinds import accepts
 from actors.evaluator.children.task_module import TaskModule
@@ -23,53 +25,71 @@ from actors.evaluator.ipc.orders import InputKind
 from actors.evaluator.ipc.referee_orders import TryInputKind
 
 MOST_BYTES, MOST_S = 1 << 28, 1.0  # of inputs, and for all calls
+SLOW_CALL_S = 0.05  # of the module: of slower ones nothing is said
 LEAST_SIZE = 32  # of a dimension whose halves are looked at
-KINDS: tuple[InputKind, ...] = ("uneven", "shifted", "near one")  # where the task's own draws fail
+KINDS: tuple[InputKind, ...] = ("plain", "uneven", "shifted", "near one")
+
+
+class _TimeIsUpError(Exception):
+    """No more calls."""
+
+
+class _Pair(NamedTuple):
+    """Two draws of one kind, and what the module returns for the first."""
+
+    inputs: list[object]
+    outputs: list[torch.Tensor]
+    others: list[torch.Tensor]
 
 
 class _ChangedHalves:
-    """Calls of the module with one half of an input from another draw."""
+    """Calls of the module with one half of an input from another draw of the same kind."""
 
     def __init__(self, task: TaskModule, seed: int) -> None:
         self._task, self._seed = task, seed
-        self.inputs = task.inputs(seed)
-        self.size = sum(each.nbytes for each in tensors_in(self.inputs))
-        self._others: list[list[torch.Tensor]] = []
-        self._more = self._draws()
-        self._expected: list[torch.Tensor] = []
+        self._end = time.monotonic() + MOST_S
+        self._pairs: list[_Pair] = []
+        self._more = self._drawn_pairs()
 
     def decide_something(self, number: int, dim: int, begin: int, count: int) -> bool:
-        """Whether some other values there change an output by more than the tolerance."""
-        self._expected = self._expected or self._outputs(clone(self.inputs))
-        return any(self._differs(other, number, dim, begin, count) for other in self._known())
+        """Whether other values there change an output by more than the tolerance."""
+        return any(self._differs(pair, number, dim, begin, count) for pair in self._known())
 
-    def _known(self) -> Iterator[list[torch.Tensor]]:
-        yield from self._others
-        for drawn in self._more:
-            self._others.append(drawn)
-            yield drawn
+    def _known(self) -> Iterator[_Pair]:
+        yield from self._pairs
+        for pair in self._more:
+            self._pairs.append(pair)
+            yield pair
 
-    def _draws(self) -> Iterator[list[torch.Tensor]]:
-        yield list(tensors_in(self._task.inputs(self._seed + 1)))
+    def _drawn_pairs(self) -> Iterator[_Pair]:
         for kind in KINDS:
-            if accepts(self._task, TryInputKind(kind=kind, seed=self._seed + 1)):
-                yield list(tensors_in(self._task.inputs(self._seed + 1, kind)))
+            self._require_time()
+            order = TryInputKind(kind=kind, seed=self._seed)
+            if kind == "plain" or accepts(self._task, order):
+                inputs = self._task.inputs(self._seed, kind)
+                others = list(tensors_in(self._task.inputs(self._seed + 1, kind)))
+                yield _Pair(inputs, self._outputs(clone(inputs)), others)
 
-    def _differs(
-        self, other: list[torch.Tensor], number: int, dim: int, begin: int, count: int
-    ) -> bool:
-        given = clone(self.inputs)
+    def _differs(self, pair: _Pair, number: int, dim: int, begin: int, count: int) -> bool:
+        self._require_time()
+        given = clone(pair.inputs)
         part = list(tensors_in(given))[number].narrow(dim, begin, count)
-        part.copy_(other[number].narrow(dim, begin, count))
-        pairs = zip(self._outputs(given), self._expected, strict=True)
+        part.copy_(pair.others[number].narrow(dim, begin, count))
         return any(
-            one.shape != before.shape or bool(correctness.compare(one, before, None, "").reason)
-            for one, before in pairs
+            one.shape != before.shape or bool(small_parts.compare(one, before, None, "").reason)
+            for one, before in zip(self._outputs(given), pair.outputs, strict=True)
         )
 
     def _outputs(self, inputs: list[object]) -> list[torch.Tensor]:
-        model = module_copy(self._task.model)
-        return list(tensors_in(self._task.eager_outputs(inputs, self._seed, model)))
+        began, model = time.monotonic(), module_copy(self._task.model)
+        outputs = list(tensors_in(self._task.eager_outputs(inputs, self._seed, model)))
+        if time.monotonic() - began > SLOW_CALL_S:
+            raise _TimeIsUpError
+        return outputs
+
+    def _require_time(self) -> None:
+        if time.monotonic() > self._end:
+            raise _TimeIsUpError
 
 
 def unfollowed_notes(task: TaskModule, seed: int) -> tuple[str, ...]:
@@ -77,25 +97,21 @@ def unfollowed_notes(task: TaskModule, seed: int) -> tuple[str, ...]:
 
     Of a task whose calls follow from inputs and state alone.
     """
+    lines: list[str] = []
     # A task may refuse inputs of two draws, and memory may be short.
-    try:
-        return tuple(_lines(_ChangedHalves(task, seed)))
-    except Exception:  # noqa: BLE001
-        return ()
+    with suppress(Exception):
+        inputs = list(tensors_in(task.inputs(seed)))
+        if sum(each.nbytes for each in inputs) <= MOST_BYTES:
+            lines.extend(_lines(_ChangedHalves(task, seed), inputs))
+    return tuple(lines)
 
 
-def _lines(halves: _ChangedHalves) -> Iterator[str]:
-    began = time.monotonic()
-    if halves.size > MOST_BYTES:
-        return
-    for number, tensor in enumerate(tensors_in(halves.inputs)):
-        sizes = enumerate(tensor.shape) if is_free(tensor) else ()
-        for dim, size in sizes:
+def _lines(halves: _ChangedHalves, inputs: list[torch.Tensor]) -> Iterator[str]:
+    for number, tensor in enumerate(inputs):
+        for dim, size in enumerate(tensor.shape) if is_free(tensor) else ():
             half = size // 2
             for name, begin in (("first", 0), ("last", size - half)):
-                if size < LEAST_SIZE or time.monotonic() - began > MOST_S:
-                    continue
-                if not halves.decide_something(number, dim, begin, half):
+                if size >= LEAST_SIZE and not halves.decide_something(number, dim, begin, half):
                     yield (
                         f"no output follows the {name} half of input {number} along dimension "
                         f"{dim}: what ModelNew makes of it is not checked"
