@@ -32,6 +32,20 @@ def get_init_inputs():
     return []
 """
 
+ATTENTION = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, query, key, value):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+
+def get_inputs():
+    return [torch.randn(2, 4, 128, 64) for _ in range(3)]
+
+def get_init_inputs():
+    return []
+"""
+
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,3 +86,29 @@ def test_split_operands_are_right_on_each_kind(
     compared = found.compare_outputs([got], CompareBytes(draw=0, what="output"), rules)
 
     assert (not compared.reason) is is_right, compared
+
+
+@pytest.mark.parametrize("kind", ["plain", "uneven", "scaled"])
+def test_a_precision_that_the_user_allows_has_the_same_leeway(torch: ModuleType, kind: str) -> None:
+    """Attention in bfloat16 was right on a task's own draws and wrong on `uneven` ones."""
+    from actors.evaluator.children import correctness
+    from actors.evaluator.children.integer_losses import IntegerLosses
+    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
+    from actors.evaluator.children.task_module import TaskModule
+    from actors.evaluator.ipc.orders import CallForm
+    from actors.evaluator.ipc.referee_orders import CompareBytes
+
+    task = TaskModule(ATTENTION, "cpu")
+    task.make(1)
+    task.find_precision(task.inputs(2))
+    inputs: list[torch_types.Tensor] = task.inputs(3, kind)  # type: ignore[arg-type,assignment]
+    query, key, value = (each.bfloat16() for each in inputs)
+    got = torch.nn.functional.scaled_dot_product_attention(query, key, value).float()
+    found = ReferenceRound(list(inputs), kind)  # type: ignore[arg-type]
+    found.call(task, 0)
+    floor = correctness.PRECISIONS["bfloat16"]
+    rules = OutputRules(CallForm(), (False,), floor, (), IntegerLosses())
+    order = CompareBytes(draw=0, what="output")
+
+    assert not found.compare_outputs([got], order, rules).reason
+    assert found.compare_outputs([0 * got], order, rules).reason

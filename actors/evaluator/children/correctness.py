@@ -28,10 +28,9 @@ from protocol.values import Value
 ERROR_FACTOR = 8.0
 MOST_ALLOWED = 0.25  # a quarter of the element and the tensor's root mean square
 # Times the tolerance of float32 and float64 on draws of other kinds than the task's own.  They show
-# what is computed otherwise, which is off by far more; how exactly, the task's own draws show.  In
-# others a few slices are five times as large as the root mean square, and what an honest product of
-# split operands loses there is as many times as large a part of the output's.  The exponential of a
-# product of large values makes all of the product's error, and not a part, an error of the output.
+# what is computed otherwise; how exactly, the task's own draws show.  In others a few slices are
+# five times as large as the root mean square, and so is what a product of split operands loses.
+# An exponential makes all of a large product's error, and not a part, an error of the output.
 OTHER_KINDS_LEEWAY, LARGE_LEEWAY = 4.0, 32.0
 ELEMENTS_AT_ONCE = 1 << 24  # elements in one piece of a large tensor
 FLOORS = {
@@ -78,18 +77,16 @@ def compare(
 
     `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
     is the error that the user allows; `others`: eager's for inputs that are rounded otherwise, by
-    which its error is measured, too; `leeway`: times the tolerance, where that is more than one
-    not in halves.  Large tensors are compared in pieces.
+    which its error is measured, too; `leeway`: times the tolerance.  It is compared in pieces.
     """
     if not got.numel():
         return Comparison()
     truth = eager if exact is None else exact
     if not is_real(eager):
         return compare_integers(got, eager, exact, where, others=others)
-    if floor_of(eager) > FLOORS[torch.float32]:
-        leeway = min(leeway, 1.0)  # eager's errors are those of halves already
-    size, least = least_tolerance(truth, eager, floor)
-    least = max(least, leeway * floor_of(eager))
+    leeway = leeway_of(eager, leeway)
+    size, usual = least_tolerance(truth, eager, floor)
+    least = max(usual, min(leeway * usual, MOST_ALLOWED))
     off = _quick_comparison(got, truth, size)
     if off <= least:  # eager's own error is not needed, and nothing is infinite or NaN
         return Comparison(max_error=off / least)
@@ -176,6 +173,11 @@ def _excused_elements(eager: torch.Tensor, truth: torch.Tensor, size: float) -> 
     pieces = scaled_errors(eager, eager, truth, size, MOST_ALLOWED / ERROR_FACTOR)
     lost = sum(int((each.error > 1.0).sum().item()) for each in pieces)
     return times_as_many(lost / eager.numel(), eager.numel(), ERROR_FACTOR)
+
+
+def leeway_of(tensor: torch.Tensor, leeway: float) -> float:
+    """Return a leeway for a tensor's dtype: in halves eager's own errors are large already."""
+    return leeway if floor_of(tensor) <= FLOORS[torch.float32] else min(leeway, 1.0)
 
 
 def floor_of(tensor: torch.Tensor) -> float:

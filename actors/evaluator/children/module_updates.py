@@ -249,8 +249,10 @@ def _compared(
     for name, own in expected.items():
         floor = task.state_floors.get(name, 0.0)
         mine = got[name].to(own.device)  # a number is on the host
-        leeway = correctness.OTHER_KINDS_LEEWAY  # calls on draws of all kinds have changed it
-        found = correctness.compare(mine, own, None, f"buffer {name}", floor=floor, leeway=leeway)
+        # Calls on draws of all kinds have changed it.
+        leeway = correctness.leeway_of(own, correctness.OTHER_KINDS_LEEWAY)
+        floor = max(floor, leeway * correctness.floor_of(own))
+        found = correctness.compare(mine, own, None, f"buffer {name}", floor=floor)
         if found.reason:
             return Compared(reason=found.reason, max_error=found.max_error)
     return Compared()
