@@ -27,7 +27,7 @@ GATES: Mapping[type[nn.Module], Mapping[int, float]] = {
 
 
 def remember(model: nn.Module, state: dict[str, torch.Tensor], seed: int) -> None:
-    """Change tensors of `state`, values of the parameters of `model` that are no others' yet."""
+    """Change copies of the parameters of `model`, by name in `state`, in place."""
     lots = torch.Generator().manual_seed(seed)
     for prefix, module in model.named_modules():
         gates = GATES.get(type(module), {})

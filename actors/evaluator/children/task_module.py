@@ -309,8 +309,7 @@ class TaskModule:
             return
         if self.device == "cuda" and not sizes.fits_double(memory_estimate.free_card_bytes()):
             return
-        floating = [tensor for tensor in held if tensor.is_floating_point()]
-        if not floating or all(tensor.dtype == torch.float64 for tensor in floating):
+        if all(each.dtype == torch.float64 for each in held if each.is_floating_point()):
             return
         for self.widens_casts in (False, True):
             # A module may fail in any way in another precision; then it has no float64 version.
@@ -325,7 +324,8 @@ class TaskModule:
         if not self.widens_casts:
             wide = (torch.float64, torch.complex128)
             return all(each.dtype in wide or not each.is_floating_point() for each in exact)
-        return casts_only_round(list(tensors_in(self.eager_outputs(clone(inputs), 0))), exact)
+        eager = self.eager_outputs(clone(inputs), 0, module_copy(self.model))
+        return casts_only_round(list(tensors_in(eager)), exact)
 
     def is_deterministic(
         self, inputs: list[object], seed: int | None, between: int | None = None
