@@ -31,6 +31,8 @@ def get_init_inputs():
         ("large", "x.softmax(1)", True),
         ("large", "torch.where(x > 50, x.log1p(), x.sin())", True),
         ("large", "x.exp() / (1 + x.exp())", False),  # the module itself overflows
+        ("large", "torch.exp(-torch.exp(x))", False),  # on its way to zero
+        ("large", "x.masked_fill(x < 0, -torch.inf).softmax(1)", True),  # on all draws
         ("missing", "x.nan_to_num()", True),
         ("missing", "x.nanmean(1)", True),
         ("missing", "torch.where(torch.isfinite(x), x, 0.0)", True),

@@ -7,6 +7,7 @@ import time
 import torch
 
 from actors.evaluator.children.correctness import ERROR_FACTOR
+from actors.evaluator.children.inner_overflows import overflows_more
 from actors.evaluator.children.integer_losses import TRIED_S
 from actors.evaluator.children.kinds_asked_for import is_asked_for
 from actors.evaluator.children.task_module import TaskModule
@@ -25,6 +26,8 @@ def accepts(task: TaskModule, order: TryInputKind) -> bool:
     if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
         return False
     if not is_asked_for(kind, task, plain, seed):
+        return False
+    if kind == "large" and overflows_more(task, other, plain, seed):
         return False
     del plain  # what they take is free
     return task.runs_on(other, seed) and not (task.has_integers and _has_new_ties(task, kind, seed))
