@@ -232,10 +232,10 @@ def _compared_changes(
     begins: Mapping[str, torch.Tensor],
 ) -> Compared:
     for name, own in expected.items():
-        before = begins.get(name)
-        if before is None or before.shape != own.shape or has_same_bytes(got[name], own):
+        before, mine = begins.get(name), got[name].to(own.device)  # a number is on the host
+        if before is None or before.shape != own.shape or has_same_bytes(mine, own):
             continue
-        mine, held = got[name].to(own.device), before.to(own.device)
+        held = before.to(own.device)
         floor, where = task.state_floors.get(name, 0.0), f"buffer {name}"
         found = small_parts.compare_change(mine, own, held, where, floor=floor, calls=order.calls)
         if found.reason:
