@@ -72,6 +72,7 @@ def test_tasks_in_turn_are_loaded_once_each(patient_judge: Judge, opened: list[s
     assert opened == ["a", "b", "c"]
 
 
+@pytest.mark.long
 def test_no_more_tasks_stay_than_are_under_way(patient_judge: Judge, opened: list[str]) -> None:
     """The one that was used least recently ends, with its folder."""
     for name in "abcd":
@@ -82,6 +83,7 @@ def test_no_more_tasks_stay_than_are_under_way(patient_judge: Judge, opened: lis
     assert len(list(patient_judge.scratch.root.iterdir())) == reference_cache.MAX_TASKS
 
 
+@pytest.mark.long
 def test_large_tasks_do_not_stay(
     patient_judge: Judge, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.long
 def test_a_slow_task_with_a_state_is_repeated_for_a_short_time(
     patient_judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ KEPT_STATES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEPT_STATES)
 def test_a_state_of_any_kind_is_given_to_both_sides(patient_judge: Judge, name: str) -> None:
     """Some can't be written to where they lie: a broadcast, one that inference mode has made."""
@@ -245,6 +247,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("begin", "kept", "read"), [("None", "x", ""), ("None", "x[:1]", ""), ("None", "[x]", "[0]")]
 )

@@ -51,6 +51,7 @@ def test_an_average_that_follows_slowly_has_to_follow(
         assert "timed" not in verdict.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", ["0.00001", "0.01"])
 def test_a_slow_average_that_outputs_read_is_a_state(patient_judge: Judge, rate: str) -> None:
     """Two calls change it by less than outputs show, and the module's own text was wrong."""

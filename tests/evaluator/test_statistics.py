@@ -118,6 +118,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.long
 def test_a_state_that_attributes_decide_is_not_compared(patient_judge: Judge) -> None:
     """The referee's module has made other calls: its attributes are not those of a candidate."""
     task = Task(name="counted", source=COUNTED)
@@ -270,6 +271,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("forward", "outcome"),
     [
@@ -291,6 +293,7 @@ def test_exact_statistics_are_right_where_the_modules_own_are_not(
     assert "buffer bn.running" in verdict.reason or outcome is Outcome.CORRECT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scale", "outcome"), [(1.002, Outcome.CORRECT), (1.03, Outcome.WRONG)])
 def test_what_eager_loses_in_one_tensor_passes_in_another(
     patient_judge: Judge, scale: float, outcome: Outcome
