@@ -60,6 +60,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, patient_judge: Judge) -> Iterator[li
     patient_judge.session.references.evict()
 
 
+@pytest.mark.long
 def test_tasks_in_turn_are_loaded_once_each(patient_judge: Judge, opened: list[str]) -> None:
     """As in a run of many tasks: one is measured while the candidate of another is built."""
     tasks = [task_named(name) for name in "abc"]
@@ -94,6 +95,7 @@ def test_large_tasks_do_not_stay(
     assert opened == ["a", "b", "a"]
 
 
+@pytest.mark.long
 def test_a_cancelled_timing_leaves_nothing_to_other_tasks(
     patient_judge: Judge, opened: list[str]
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_candidate_short_of_memory_is_judged_again_alone(
     assert opened == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_build_that_ran_out_of_memory_is_not_repeated(
     patient_judge: Judge, opened: list[str], tmp_path: Path
 ) -> None:

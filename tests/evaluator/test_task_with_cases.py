@@ -26,6 +26,7 @@ def with_cases(task: Task) -> Task:
     return msgspec.structs.replace(task, cases=CASES)
 
 
+@pytest.mark.long
 def test_every_case_is_measured_and_judged(patient_judge: Judge, with_cases: Task) -> None:
     """The reference has a time for each case, and a correct candidate a figure for each."""
     reference = patient_judge.measure(with_cases)

@@ -57,10 +57,13 @@ def test_halves_that_no_output_follows_are_noted(
     draw: str,
     unfollowed: set[str],
 ) -> None:
+    from actors.evaluator.children import unfollowed_inputs
     from actors.evaluator.children.task_module import TaskModule
     from actors.evaluator.children.unfollowed_inputs import unfollowed_notes
 
     monkeypatch.chdir(tmp_path)  # a task's file is written where the process works
+    monkeypatch.setattr(unfollowed_inputs, "MOST_S", 60.0)  # on a busy machine a call is slow
+    monkeypatch.setattr(unfollowed_inputs, "SLOW_CALL_S", 60.0)
     task = TaskModule(TASK.format(kind=kind, more=more, body=body, draw=draw), "cpu")
     task.make(1)
     task.find_precision(task.inputs(2))
