@@ -119,6 +119,7 @@ def test_calls_that_are_made_one_after_the_other_are_correct(
     assert verdict.is_correct, verdict
 
 
+@pytest.mark.long
 def test_random_numbers_hide_no_calls_that_are_computed_together(thorough_judge: Judge) -> None:
     """A whole block was computed in its last call, 6.1 times as fast: replaced inputs say so."""
     for _try in range(TRIES):
@@ -452,6 +453,7 @@ def test_a_look_that_has_said_something_needs_no_note() -> None:
     assert not calls.note
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inputs", "forward"),
     [

@@ -69,6 +69,7 @@ def get_init_inputs():
 OWN = "\n\nclass ModelNew(Model):\n    pass\n"
 
 
+@pytest.mark.long
 def test_a_view_of_an_input_is_no_late_output(
     thorough_judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
