@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from referee_samples import order_and_rules, reason
 
 if TYPE_CHECKING:
-    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
-    from actors.evaluator.ipc.referee_orders import CompareBytes
+    from actors.evaluator.children.reference_round import ReferenceRound
 
 TASK = """
 import torch
@@ -47,24 +47,6 @@ def round_of(result: str, drawn: str) -> ReferenceRound:
     found = ReferenceRound(inputs)
     found.call(task, 3)
     return found
-
-
-def order_and_rules() -> tuple[CompareBytes, OutputRules]:
-    """Return those of a comparison without any exception."""
-    from actors.evaluator.children.integer_losses import IntegerLosses
-    from actors.evaluator.children.reference_round import OutputRules
-    from actors.evaluator.ipc.orders import CallForm
-    from actors.evaluator.ipc.referee_orders import CompareBytes
-
-    rules = OutputRules(CallForm(), (False,), 0.0, (), IntegerLosses())
-    return CompareBytes(draw=0, what="output"), rules
-
-
-def reason(drawn: ReferenceRound, got: object) -> str:
-    """Return what is wrong with an output."""
-    from actors.evaluator.children.tensors.tensor_bytes import tensors_in
-
-    return drawn.compare_outputs(list(tensors_in(got)), *order_and_rules()).reason
 
 
 NEARLY_SINGULAR = (

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from referee_samples import prepared_task, reason
 
 if TYPE_CHECKING:
     import torch as torch_types
@@ -67,48 +68,33 @@ def test_split_operands_are_right_on_each_kind(
     torch: ModuleType, kind: str, bits: int, is_right: bool
 ) -> None:
     """Operands in two bfloat16 parts pass; with the digits of TF32 or one bfloat16 they do not."""
-    from actors.evaluator.children.integer_losses import IntegerLosses
-    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
-    from actors.evaluator.children.task_module import TaskModule
-    from actors.evaluator.ipc.orders import CallForm
-    from actors.evaluator.ipc.referee_orders import CompareBytes
+    from actors.evaluator.children.reference_round import ReferenceRound
 
-    task = TaskModule(TASK, "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
+    task = prepared_task(TASK)
     (x,) = task.inputs(2, kind)  # type: ignore[arg-type]
     gemm = task.model.gemm
     got = task.model.norm(rounded(x, bits) @ rounded(gemm.weight, bits).T + gemm.bias).detach()
     found = ReferenceRound([x], kind)  # type: ignore[arg-type]
     found.call(task, 0)
-    rules = OutputRules(CallForm(), (False,), 0.0, (), IntegerLosses())
 
-    compared = found.compare_outputs([got], CompareBytes(draw=0, what="output"), rules)
+    told = reason(found, got)
 
-    assert (not compared.reason) is is_right, compared
+    assert (not told) is is_right, told
 
 
 @pytest.mark.parametrize("kind", ["plain", "uneven", "scaled"])
 def test_a_precision_that_the_user_allows_has_the_same_leeway(torch: ModuleType, kind: str) -> None:
     """Attention in bfloat16 was right on a task's own draws and wrong on `uneven` ones."""
     from actors.evaluator.children import correctness
-    from actors.evaluator.children.integer_losses import IntegerLosses
-    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
-    from actors.evaluator.children.task_module import TaskModule
-    from actors.evaluator.ipc.orders import CallForm
-    from actors.evaluator.ipc.referee_orders import CompareBytes
+    from actors.evaluator.children.reference_round import ReferenceRound
 
-    task = TaskModule(ATTENTION, "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
+    task = prepared_task(ATTENTION)
     inputs: list[torch_types.Tensor] = task.inputs(3, kind)  # type: ignore[arg-type,assignment]
     query, key, value = (each.bfloat16() for each in inputs)
     got = torch.nn.functional.scaled_dot_product_attention(query, key, value).float()
     found = ReferenceRound(list(inputs), kind)  # type: ignore[arg-type]
     found.call(task, 0)
     floor = correctness.PRECISIONS["bfloat16"]
-    rules = OutputRules(CallForm(), (False,), floor, (), IntegerLosses())
-    order = CompareBytes(draw=0, what="output")
 
-    assert not found.compare_outputs([got], order, rules).reason
-    assert found.compare_outputs([0 * got], order, rules).reason
+    assert not reason(found, got, floor)
+    assert reason(found, 0 * got, floor)

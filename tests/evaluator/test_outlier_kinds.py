@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from referee_samples import prepared_task
 
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Task
@@ -53,13 +54,10 @@ def test_outliers_are_used_where_they_mean_something(
     is_used: bool,
 ) -> None:
     from actors.evaluator.children import input_kinds
-    from actors.evaluator.children.task_module import TaskModule
     from actors.evaluator.ipc.referee_orders import TryInputKind
 
     monkeypatch.chdir(tmp_path)  # a task's file is written where the process works
-    task = TaskModule(TASK.format(output=output, draw="randn"), "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
+    task = prepared_task(TASK.format(output=output, draw="randn"))
     assert input_kinds.accepts(task, TryInputKind(kind=kind, seed=3)) is is_used
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from referee_samples import prepared_task
 
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Task
@@ -36,12 +37,9 @@ def test_each_step_of_a_sequence_counts(
 ) -> None:
     """As constructed, the last 64 of 256 steps are right within rounding."""
     from actors.evaluator.children.correctness import relative_loss
-    from actors.evaluator.children.task_module import TaskModule
 
     monkeypatch.chdir(tmp_path)  # a task's file is written where the process works
-    task = TaskModule(TASK.format(kind=kind, layers=layers, part=""), "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
+    task = prepared_task(TASK.format(kind=kind, layers=layers, part=""))
 
     def lost(steps: int) -> float:
         (x,) = task.inputs(3)

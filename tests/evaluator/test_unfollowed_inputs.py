@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from referee_samples import prepared_task
 
 from actors.evaluator.judge import Judge
 from protocol.values import Reference, Task
@@ -58,15 +59,12 @@ def test_halves_that_no_output_follows_are_noted(
     unfollowed: set[str],
 ) -> None:
     from actors.evaluator.children import unfollowed_inputs
-    from actors.evaluator.children.task_module import TaskModule
     from actors.evaluator.children.unfollowed_inputs import unfollowed_notes
 
     monkeypatch.chdir(tmp_path)  # a task's file is written where the process works
     monkeypatch.setattr(unfollowed_inputs, "MOST_S", 60.0)  # on a busy machine a call is slow
     monkeypatch.setattr(unfollowed_inputs, "SLOW_CALL_S", 60.0)
-    task = TaskModule(TASK.format(kind=kind, more=more, body=body, draw=draw), "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
+    task = prepared_task(TASK.format(kind=kind, more=more, body=body, draw=draw))
     task.perturb(task.inputs(2), 3)
     notes = unfollowed_notes(task, 5)
     assert {each.split("the ", 1)[1].split(":")[0] for each in notes} == unfollowed

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from referee_samples import prepared_task, reason
 
 if TYPE_CHECKING:
     from actors.evaluator.children.task_module import TaskModule
@@ -38,13 +39,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepared(body: str) -> TaskModule:
-    """Return a task that knows whether it works in float64."""
-    from actors.evaluator.children.task_module import TaskModule
-
-    task = TaskModule(TASK.format(body=body), "cpu")
-    task.make(1)
-    task.find_precision(task.inputs(2))
-    return task
+    """Return the task with this body."""
+    return prepared_task(TASK.format(body=body))
 
 
 @pytest.mark.parametrize(
@@ -61,29 +57,17 @@ def test_casts_that_decide_outputs_stay(torch: ModuleType, body: str) -> None:
 
 def test_casts_of_the_module_are_undone_in_float64(torch: ModuleType) -> None:
     """Newton-Schulz steps in float32 are ten times nearer to float64 than those in bfloat16."""
-    from actors.evaluator.children.integer_losses import IntegerLosses
-    from actors.evaluator.children.reference_round import OutputRules, ReferenceRound
-    from actors.evaluator.ipc.orders import CallForm
-    from actors.evaluator.ipc.referee_orders import CompareBytes
+    from actors.evaluator.children.reference_round import ReferenceRound
 
     task = prepared(STEPS.format(5))
     assert task.has_double
     (x,) = task.inputs(2)
     found = ReferenceRound([x])
     found.call(task, 0)
-    rules = OutputRules(CallForm(), (False,), 0.0, (), IntegerLosses())
-
-    def is_right(got: object) -> bool:
-        compared = found.compare_outputs(
-            [got],  # type: ignore[list-item]
-            CompareBytes(draw=0, what="output"),
-            rules,
-        )
-        return not compared.reason
-
     exact: Any = found.exact
-    assert is_right(exact.bfloat16())
-    assert is_right(found.eager)
-    assert not is_right(0 * exact.bfloat16())
+    assert not reason(found, exact.bfloat16())
+    assert not reason(found, found.eager)
+    assert reason(found, 0 * exact.bfloat16())
     for steps in (3, 4):
-        assert not is_right(prepared(STEPS.format(steps)).eager_outputs([x.clone()], 0))
+        fewer = prepared(STEPS.format(steps)).eager_outputs([x.clone()], 0)
+        assert reason(found, fewer)

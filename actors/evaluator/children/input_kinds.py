@@ -22,10 +22,11 @@ TRIED_DRAWS = 4  # few elements of a draw may be equal, and not in the same row
 def accepts(task: TaskModule, order: TryInputKind) -> bool:
     """Whether the task works on inputs of this kind, and they differ from plain ones."""
     kind, seed = order.kind, order.seed
-    other, plain = task.inputs(seed, kind), task.inputs(seed)
-    if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
-        return False
+    plain = task.inputs(seed)
     if not is_asked_for(kind, task, plain, seed):
+        return False
+    other = task.inputs(seed, kind)
+    if all(map(torch.equal, tensors_in(plain), tensors_in(other))):
         return False
     if kind == "large" and overflows_more(task, other, plain, seed):
         return False

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from actors.evaluator.children.call_form import module_copy
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.orders import InputKind
 
 # Names of functions by the kind of draw that is only for modules which call one of them.
@@ -51,7 +52,7 @@ def is_asked_for(kind: InputKind, task: TaskModule, inputs: list[object], seed: 
     with _NamesCalled() as called:
         # A task may refuse what its own get_inputs never gives it.
         try:
-            task.eager_outputs(inputs, seed, module_copy(task.model))
+            task.eager_outputs(clone(inputs), seed, module_copy(task.model))
         except Exception:  # noqa: BLE001
             return False
     return not FUNCTIONS[kind].isdisjoint(called.names)

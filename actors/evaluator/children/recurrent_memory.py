@@ -32,7 +32,7 @@ def remember(model: nn.Module, state: dict[str, torch.Tensor], seed: int) -> Non
     for prefix, module in model.named_modules():
         gates = GATES.get(type(module), {})
         is_tanh = isinstance(module, nn.RNN | nn.RNNCell) and module.nonlinearity == "tanh"
-        for name, _parameter in module.named_parameters(prefix, recurse=False):
+        for name, _ in module.named_parameters(prefix, recurse=False):
             last = name.rpartition(".")[2]
             if last.startswith("bias_hh") and gates:
                 units = state[name].view(-1, module.hidden_size)

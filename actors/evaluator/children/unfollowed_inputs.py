@@ -45,8 +45,9 @@ class _Pair(NamedTuple):
 class _ChangedHalves:
     """Calls of the module with one half of an input from another draw of the same kind."""
 
-    def __init__(self, task: TaskModule, seed: int) -> None:
-        self._task, self._seed = task, seed
+    def __init__(self, task: TaskModule, seed: int, inputs: list[object]) -> None:
+        """`inputs`: the task's own draw of this seed."""
+        self._task, self._seed, self._inputs = task, seed, inputs
         self._end = time.monotonic() + MOST_S
         self._pairs: list[_Pair] = []
         self._more = self._drawn_pairs()
@@ -64,9 +65,9 @@ class _ChangedHalves:
     def _drawn_pairs(self) -> Iterator[_Pair]:
         for kind in KINDS:
             self._require_time()
-            order = TryInputKind(kind=kind, seed=self._seed)
-            if kind == "plain" or accepts(self._task, order):
-                inputs = self._task.inputs(self._seed, kind)
+            is_own = kind == "plain"
+            if is_own or accepts(self._task, TryInputKind(kind=kind, seed=self._seed)):
+                inputs = self._inputs if is_own else self._task.inputs(self._seed, kind)
                 others = list(tensors_in(self._task.inputs(self._seed + 1, kind)))
                 yield _Pair(inputs, self._outputs(clone(inputs)), others)
 
@@ -100,14 +101,15 @@ def unfollowed_notes(task: TaskModule, seed: int) -> tuple[str, ...]:
     lines: list[str] = []
     # A task may refuse inputs of two draws, and memory may be short.
     with suppress(Exception):
-        inputs = list(tensors_in(task.inputs(seed)))
-        if sum(each.nbytes for each in inputs) <= MOST_BYTES:
-            lines.extend(_lines(_ChangedHalves(task, seed), inputs))
+        inputs = task.inputs(seed)
+        tensors = list(tensors_in(inputs))
+        if sum(each.nbytes for each in tensors) <= MOST_BYTES:
+            lines.extend(_lines(_ChangedHalves(task, seed, inputs), tensors))
     return tuple(lines)
 
 
-def _lines(halves: _ChangedHalves, inputs: list[torch.Tensor]) -> Iterator[str]:
-    for number, tensor in enumerate(inputs):
+def _lines(halves: _ChangedHalves, tensors: list[torch.Tensor]) -> Iterator[str]:
+    for number, tensor in enumerate(tensors):
         for dim, size in enumerate(tensor.shape) if is_free(tensor) else ():
             half = size // 2
             for name, begin in (("first", 0), ("last", size - half)):
